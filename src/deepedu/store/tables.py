@@ -1,0 +1,178 @@
+"""The tables. A change here needs a migration beside it; a test compares the two."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, DateTime, ForeignKey, LargeBinary, MetaData, String, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class UTCDateTime(TypeDecorator[datetime]):
+    """Aware UTC times on every database; SQLite itself would forget the zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        if value is not None and value.tzinfo is None:
+            raise ValueError(f"expected a time with a zone, came {value!r}")
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        if value is None or value.tzinfo is not None:
+            return value
+        return value.replace(tzinfo=UTC)
+
+
+def now() -> datetime:
+    """The present moment, UTC."""
+    return datetime.now(UTC)
+
+
+class Base(DeclarativeBase):
+    # Names for every constraint, or migrations could not name them on other databases.
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {datetime: UTCDateTime, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012
+
+
+class Book(Base):
+    """One document. ``status`` is ``reading`` until all its passages are searchable, then ``ready``."""
+
+    __tablename__ = "books"
+    # Ids are never used twice: a stored answer must not come to cite another book's passage.
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    source_name: Mapped[str] = mapped_column(Text)
+    format: Mapped[str] = mapped_column(String(16))
+    title: Mapped[str] = mapped_column(Text)
+    grade: Mapped[int | None]
+    subject: Mapped[str | None] = mapped_column(Text)
+    series: Mapped[str | None] = mapped_column(Text)
+    # Which of title, grade, subject, series were guessed rather than given.
+    guessed: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    # Whether page numbers are those of a printed page; otherwise they count stretches of text.
+    has_pages: Mapped[bool] = mapped_column(default=True)
+    page_count: Mapped[int | None]
+    pages_read: Mapped[int] = mapped_column(default=0)
+    status: Mapped[str] = mapped_column(String(16), default="reading", index=True)
+    lease: Mapped[str | None] = mapped_column(Text)
+    # Remarks for the person who ingested it, such as pages without text.
+    notes: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    ready_at: Mapped[datetime | None]
+
+    sections: Mapped[list["Section"]] = relationship(order_by="Section.ordinal", passive_deletes=True)
+
+
+class Page(Base):
+    """Text of one page as read: NFC, lines separated by ``\\n``."""
+
+    __tablename__ = "pages"
+    __table_args__ = (UniqueConstraint("book_id", "number"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    book_id: Mapped[int] = mapped_column(ForeignKey("books.id", ondelete="CASCADE"))
+    number: Mapped[int]
+    # The number printed on the page, where it differs from the count.
+    label: Mapped[str | None] = mapped_column(Text)
+    text: Mapped[str] = mapped_column(Text)
+    # OffsetMap.breaks: from offsets in ``text`` to offsets in what the document itself held.
+    source_breaks: Mapped[list[Any]] = mapped_column(JSON, default=list)
+    # Headings the format itself marks, as [start, end, level] in ``text``; None when it marks none.
+    headings: Mapped[list[Any] | None] = mapped_column(JSON)
+
+
+class Section(Base):
+    """A chapter (Chương), a lesson (Bài), or a stretch of pages where a book shows no structure."""
+
+    __tablename__ = "sections"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    book_id: Mapped[int] = mapped_column(ForeignKey("books.id", ondelete="CASCADE"), index=True)
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("sections.id", ondelete="CASCADE"))
+    ordinal: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(16))
+    # As printed, without the word: "3" for "Bài 3", "IV" for "Chương IV".
+    number: Mapped[str | None] = mapped_column(Text)
+    title: Mapped[str] = mapped_column(Text)
+    first_page: Mapped[int]
+    last_page: Mapped[int]
+
+
+class Passage(Base):
+    """A stretch of whole sentences that search finds and an answer cites.
+
+    ``spans`` holds ``[start, end, page_number, page_start]``: characters ``start:end`` of ``text`` stand at
+    ``page_start`` on that page, character for character (line breaks became spaces).
+    """
+
+    __tablename__ = "passages"
+    __table_args__ = (UniqueConstraint("book_id", "ordinal"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    book_id: Mapped[int] = mapped_column(ForeignKey("books.id", ondelete="CASCADE"))
+    section_id: Mapped[int] = mapped_column(ForeignKey("sections.id", ondelete="CASCADE"), index=True)
+    ordinal: Mapped[int]
+    text: Mapped[str] = mapped_column(Text)
+    # Titles of the sections above, outermost first, joined by " > ": searched together with the text.
+    heading: Mapped[str] = mapped_column(Text)
+    tokens: Mapped[int]
+    first_page: Mapped[int]
+    last_page: Mapped[int]
+    spans: Mapped[list[Any]] = mapped_column(JSON)
+
+
+class Embedding(Base):
+    """A passage's vector by one embedding model: little-endian float16, L2-normalised."""
+
+    __tablename__ = "embeddings"
+
+    passage_id: Mapped[int] = mapped_column(ForeignKey("passages.id", ondelete="CASCADE"), primary_key=True)
+    model: Mapped[str] = mapped_column(String(128), primary_key=True)
+    vector: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class Conversation(Base):
+    """A sequence of turns over one choice of books."""
+
+    __tablename__ = "conversations"
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    scope: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+
+    turns: Mapped[list["Turn"]] = relationship(order_by="Turn.ordinal", passive_deletes=True)
+
+
+class Turn(Base):
+    """A question and what became of it: ``running``, ``done``, ``stopped`` (by the asker) or ``failed``.
+
+    The question is stored before the model is asked, and the draft while it streams.
+    """
+
+    __tablename__ = "turns"
+    __table_args__ = (UniqueConstraint("conversation_id", "ordinal"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"))
+    ordinal: Mapped[int]
+    question: Mapped[str] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(String(16), default="running")
+    lease: Mapped[str | None] = mapped_column(Text)
+    draft: Mapped[str] = mapped_column(Text, default="")
+    answer: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    error: Mapped[str | None] = mapped_column(Text)
+    model: Mapped[str | None] = mapped_column(Text)
+    started_at: Mapped[datetime] = mapped_column(default=now)
+    finished_at: Mapped[datetime | None]
