@@ -4,6 +4,7 @@ DeepEduError
 ├── ConfigError              a setting, flag or environment variable is wrong
 │   ├── UnknownMethod        no attention method of that name
 │   └── BudgetError          a token or memory budget that cannot hold
+├── BadRequest               a question, file or parameter that cannot be taken as it is
 ├── Unsupported              what was asked for exists, but not with this model, machine or method
 ├── MissingExtra             an optional part of DeepEdu is not installed
 ├── StoreError               the database or the data folder
@@ -51,6 +52,11 @@ class UnknownMethod(ConfigError):
 
 class BudgetError(ConfigError):
     code = "budget_error"
+
+
+class BadRequest(DeepEduError):
+    code = "bad_request"
+    http_status = 400
 
 
 class Unsupported(DeepEduError):

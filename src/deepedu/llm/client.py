@@ -1,0 +1,257 @@
+"""Client of any OpenAI-compatible chat endpoint: our engine, vLLM, llama.cpp's server, Ollama."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+from httpx_sse import SSEError, aconnect_sse
+
+from deepedu.base.config import LLMSettings
+from deepedu.base.errors import (
+    ConfigError,
+    ContextLengthExceeded,
+    LLMBusy,
+    LLMError,
+    LLMTimeout,
+    LLMUnreachable,
+)
+from deepedu.llm.chat import Delta, Finished, Message
+
+log = logging.getLogger(__name__)
+
+# A server that asks for a longer pause than this is as good as down to somebody who waits for an answer.
+LONGEST_PAUSE_S = 20.0
+
+
+class ChatClient:
+    """Asks one endpoint. Use as an async context manager, or call ``close``."""
+
+    def __init__(self, settings: LLMSettings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        if not settings.url:
+            raise ConfigError(
+                "llm.url: expected the base URL of an OpenAI-compatible endpoint, came none; give --llm URL"
+            )
+        self.settings = settings
+        self.url = _base_url(settings.url)
+        key = os.environ.get("DEEPEDU_LLM_API_KEY")
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(None, connect=settings.connect_timeout_s),
+            transport=transport,
+            # A school's proxy settings must not carry pupils' words to another machine.
+            trust_env=False,
+        )
+        self._model = settings.model
+
+    async def __aenter__(self) -> "ChatClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def models(self) -> list[str]:
+        """Names the endpoint serves.
+
+        Raises:
+            LLMError: it cannot be reached or does not speak the protocol.
+        """
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s * 2):
+                response = await self._http.get("models")
+        except TimeoutError as error:
+            raise LLMTimeout(f"{self.url}models did not answer in time; is the model server overloaded?") from error
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if response.status_code != 200:
+            raise self._refusal(response.status_code, response.content, response.headers)
+        try:
+            return [str(entry["id"]) for entry in response.json()["data"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise LLMError(f"{self.url}models: expected an OpenAI model list, came {response.text[:200]!r}") from error
+
+    async def model(self) -> str:
+        """The model to ask: the one named in the settings, else the first the endpoint lists."""
+        if self._model is None:
+            names = await self.models()
+            if not names:
+                raise LLMError(f"{self.url} serves no model; load one there, or name one with --llm-model")
+            self._model = names[0]
+        return self._model
+
+    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
+        """See ``ChatModel.stream``. Greedy. Sent again only while nothing of the reply has come."""
+        body: dict[str, Any] = {
+            "model": await self.model(),
+            "messages": [{"role": m.role, "content": m.content} for m in messages],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        for attempt in range(self.settings.retries + 1):
+            started = False
+            try:
+                async with aclosing(self._attempt(body)) as events:
+                    async for event in events:
+                        started = True
+                        yield event
+                return
+            except LLMError as error:
+                pause_s = _pause_s(error, attempt)
+                if started or not error.retryable or attempt == self.settings.retries or pause_s > LONGEST_PAUSE_S:
+                    raise
+                log.info("model endpoint: %s; asking again in %.1f s", error, pause_s)
+                await asyncio.sleep(pause_s)
+
+    async def _attempt(self, body: dict[str, Any]) -> AsyncGenerator[Delta | Finished, None]:
+        reply = _Reply(body["model"])
+        try:
+            async with asyncio.timeout(self.settings.first_token_timeout_s) as limit:
+                async with aconnect_sse(self._http, "POST", "chat/completions", json=body) as source:
+                    if source.response.status_code != 200:
+                        content = await source.response.aread()
+                        raise self._refusal(source.response.status_code, content, source.response.headers)
+                    async for event in source.aiter_sse():
+                        if event.data == "[DONE]":
+                            break
+                        text = reply.take(self._chunk(event.data))
+                        if text:
+                            # The limit must not run while the consumer of this generator is at work.
+                            limit.reschedule(None)
+                            yield Delta(text)
+                            limit.reschedule(asyncio.get_running_loop().time() + self.settings.token_timeout_s)
+        except TimeoutError as error:
+            waited = self.settings.token_timeout_s if reply.first_token_at else self.settings.first_token_timeout_s
+            raise LLMTimeout(f"no token from {self.url} within {waited:g} s; is the model too large for it?") from error
+        except SSEError as error:
+            raise LLMError(f"{self.url}chat/completions: expected an event stream: {error}") from error
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if reply.finish_reason is None:
+            raise LLMUnreachable(f"{self.url} broke the reply off before its end", retryable=True)
+        yield reply.finished()
+
+    def _chunk(self, data: str) -> dict[str, Any]:
+        try:
+            chunk = json.loads(data)
+        except ValueError as error:
+            raise LLMError(f"{self.url}chat/completions: expected JSON in the stream, came {data[:200]!r}") from error
+        if not isinstance(chunk, dict):
+            raise LLMError(f"{self.url}chat/completions: expected a JSON object in the stream, came {data[:200]!r}")
+        if "error" in chunk:
+            raise self._refusal(int(chunk["error"].get("status", 500)), data.encode(), httpx.Headers())
+        return chunk
+
+    def _unreachable(self, error: httpx.HTTPError) -> LLMUnreachable:
+        return LLMUnreachable(
+            f"cannot reach the model at {self.url} ({type(error).__name__}: {error}); is it running? "
+            "'deepedu engine serve' starts ours, --llm URL names another",
+            # A connection that never opened carried no request, so it may be tried again.
+            retryable=isinstance(error, httpx.ConnectError | httpx.ConnectTimeout),
+        )
+
+    def _refusal(self, status: int, content: bytes, headers: httpx.Headers) -> LLMError:
+        text = content.decode("utf-8", "replace")
+        try:
+            details = json.loads(text)["error"]
+            details = details if isinstance(details, dict) else {"message": str(details)}
+        except (ValueError, KeyError, TypeError):
+            details = {"message": text[:300]}
+        message = str(details.get("message") or text[:300])
+        if status == 400 and _is_too_long(details, message):
+            prompt_tokens, window_tokens = _two_numbers(details, message)
+            return ContextLengthExceeded(
+                message, prompt_tokens=prompt_tokens, window_tokens=window_tokens, status=status
+            )
+        if status in (429, 503):
+            return LLMBusy(f"the model is busy: {message}", retry_after_s=_retry_after_s(headers), status=status)
+        return LLMError(f"{self.url} answered {status}: {message}", retryable=False, status=status)
+
+
+class _Reply:
+    """Gathers what a stream tells besides its text."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.begin = time.perf_counter()
+        self.first_token_at: float | None = None
+        self.last_token_at = self.begin
+        self.pieces = 0
+        self.finish_reason: str | None = None
+        self.usage: dict[str, Any] = {}
+
+    def take(self, chunk: dict[str, Any]) -> str:
+        self.usage = chunk.get("usage") or self.usage
+        self.model = chunk.get("model") or self.model
+        text = ""
+        for choice in chunk.get("choices") or []:
+            text += (choice.get("delta") or {}).get("content") or ""
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        if text:
+            self.last_token_at = time.perf_counter()
+            self.first_token_at = self.first_token_at or self.last_token_at
+            self.pieces += 1
+        return text
+
+    def finished(self) -> Finished:
+        completion_tokens = self.usage.get("completion_tokens")
+        first_ms = speed = None
+        if self.first_token_at is not None:
+            first_ms = (self.first_token_at - self.begin) * 1000
+            spent_s = self.last_token_at - self.first_token_at
+            counted = completion_tokens or self.pieces
+            speed = (counted - 1) / spent_s if counted > 1 and spent_s > 0 else None
+        return Finished(
+            self.finish_reason, self.model, self.usage.get("prompt_tokens"), completion_tokens, first_ms, speed
+        )
+
+
+def _base_url(url: str) -> str:
+    """With the ``/v1`` that people leave out, and a slash at the end."""
+    parsed = httpx.URL(url)
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ConfigError(f"llm.url: expected something like http://127.0.0.1:8399/v1, came {url!r}")
+    path = parsed.path.rstrip("/")
+    return str(parsed.copy_with(path=(path or "/v1") + "/"))
+
+
+def _pause_s(error: LLMError, attempt: int) -> float:
+    if isinstance(error, LLMBusy) and error.retry_after_s is not None:
+        return error.retry_after_s
+    return 0.5 * 2**attempt
+
+
+def _retry_after_s(headers: httpx.Headers) -> float | None:
+    try:
+        return max(0.0, float(headers.get("Retry-After", "")))
+    except ValueError:
+        return None
+
+
+def _is_too_long(details: dict[str, Any], message: str) -> bool:
+    # OpenAI, vLLM and ours by code; llama.cpp by type; older vLLM by words only.
+    if details.get("code") == "context_length_exceeded" or details.get("type") == "exceed_context_size_error":
+        return True
+    return "maximum context length" in message.lower()
+
+
+def _two_numbers(details: dict[str, Any], message: str) -> tuple[int | None, int | None]:
+    """``(prompt_tokens, window_tokens)`` from named fields, else from the words: the window is the smaller number."""
+    prompt, window = details.get("prompt_tokens"), details.get("window_tokens")
+    if details.get("type") == "exceed_context_size_error":
+        prompt, window = details.get("n_prompt_tokens"), details.get("n_ctx")
+    if isinstance(prompt, int) and isinstance(window, int):
+        return prompt, window
+    numbers = sorted({int(number) for number in re.findall(r"\d{2,}", message)})
+    return (numbers[-1], numbers[0]) if len(numbers) >= 2 else (None, None)
