@@ -1,0 +1,227 @@
+"""One turn: question -> passages -> prompt -> streamed draft -> checked answer.
+
+The turn is kept from its first moment, so a crash loses no question and no draft. A model that fails does not fail
+the pupil: the answer is then made of the book's own sentences, and says so.
+"""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deepedu.base.config import TutorSettings
+from deepedu.base.errors import BadRequest, ContextLengthExceeded, DeepEduError, LLMError
+from deepedu.base.vietnamese import sentence_spans, words
+from deepedu.llm.chat import ChatModel, Delta, Finished
+from deepedu.search.evidence import Evidence, Scope
+from deepedu.search.search import Search
+from deepedu.store import Database
+from deepedu.store.conversations import finish_turn, past_turns, save_draft, start_turn
+from deepedu.tutor.answer import Answer, CheckedSentence
+from deepedu.tutor.grounding import Grounder
+from deepedu.tutor.prompt import build_prompt
+
+log = logging.getLogger(__name__)
+
+LONGEST_QUESTION = 2000
+DRAFT_SAVE_INTERVAL_S = 1.0
+
+# A short question with one of these most often speaks of what the question before was about. Typed without accents,
+# only the pairs are telling: "ba" alone is as well three as she.
+_BACK_REFERENCE = re.compile(
+    r"\b(nó|họ|ấy|đó|vậy|thế còn|(ong|ba|co|anh|chi|chu|nguoi) ay|(cai|dieu|viec|nguoi|noi) do|the con|vay con)\b|^còn\b"
+)
+
+
+@dataclass(frozen=True)
+class Started:
+    """The question is kept."""
+
+    conversation_id: int
+    turn_id: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """Passages in marker order; the first ``shown`` of them are shown to the model."""
+
+    evidence: tuple[Evidence, ...]
+    shown: int
+    search_ms: float
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A piece of the model's text, not checked yet."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A sentence of the draft is complete; its verdict may still be replaced by the final answer."""
+
+    sentence: CheckedSentence
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The end. ``notice`` tells in Vietnamese what went wrong with the model when the book had to answer alone."""
+
+    answer: Answer
+    finished: Finished | None
+    notice: str | None
+    total_ms: float
+
+
+Event = Started | Found | Draft | Checked | Completed
+
+
+class Tutor:
+    """Answers questions from the library with one model."""
+
+    def __init__(self, database: Database, search: Search, model: ChatModel, settings: TutorSettings) -> None:
+        self.database = database
+        self.search = search
+        self.model = model
+        self.settings = settings
+
+    async def ask(
+        self, question: str, *, scope: Scope | None = None, conversation_id: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Runs a turn. Closing the generator stops the model and keeps the turn as ``stopped``.
+
+        Raises:
+            BadRequest: an empty or overlong question.
+            NotFound: no such conversation.
+            StoreError, SearchError: the library itself failed; the turn is kept as ``failed``.
+        """
+        question = _clean(question)
+        scope = scope or Scope()
+        begin = time.perf_counter()
+        history = await self._history(conversation_id)
+        ids = await asyncio.to_thread(start_turn, self.database, question, asdict(scope), conversation_id)
+        run = _Run(self, ids[1])
+        try:
+            yield Started(*ids)
+            async with aclosing(self._answer(run, question, history, scope, begin)) as events:
+                async for event in events:
+                    yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            run.close("stopped")
+            raise
+        except DeepEduError as error:
+            run.close("failed", error=str(error))
+            raise
+
+    async def _answer(
+        self, run: "_Run", question: str, history: list[tuple[str, str]], scope: Scope, begin: float
+    ) -> AsyncGenerator[Event, None]:
+        full_question = _with_context(question, history)
+        evidence = await asyncio.to_thread(self.search.search, full_question, scope=scope, limit=8)
+        search_ms = (time.perf_counter() - begin) * 1000
+        notice: str | None = None
+        finished: Finished | None = None
+        passages = self.settings.passages
+        if not evidence:
+            yield Found((), 0, search_ms)
+        while evidence:
+            prompt = build_prompt(
+                question, evidence, history, passages=passages, budget_tokens=self.settings.prompt_tokens
+            )
+            yield Found(tuple(evidence), len(prompt.shown), search_ms)
+            grounder = Grounder(full_question, evidence)
+            try:
+                async with aclosing(
+                    self.model.stream(prompt.messages, max_tokens=self.settings.answer_tokens)
+                ) as reply:
+                    async for event in reply:
+                        if isinstance(event, Finished):
+                            finished = event
+                            continue
+                        yield Draft(event.text)
+                        for sentence in await run.take(event):
+                            checked = grounder.check_sentence(sentence)
+                            if checked is not None:
+                                yield Checked(checked)
+                break
+            except ContextLengthExceeded as error:
+                # Fewer passages and no history may fit where the wish did not.
+                if not history and len(prompt.shown) == 1:
+                    notice = _notice(error)
+                    break
+                history, passages = [], max(1, len(prompt.shown) // 2)
+                log.warning("the prompt did not fit the model's window; asking with %d passages", passages)
+            except LLMError as error:
+                log.warning("answering from the book alone: %s", error)
+                notice = _notice(error)
+                break
+        draft = run.draft
+        answer = await asyncio.to_thread(Grounder(full_question, evidence).finish, draft)
+        await asyncio.to_thread(
+            run.close, "done", answer=answer.to_json(), error=notice, model=finished.model if finished else None
+        )
+        yield Completed(answer, finished, notice, (time.perf_counter() - begin) * 1000)
+
+    async def _history(self, conversation_id: int | None) -> list[tuple[str, str]]:
+        if conversation_id is None or self.settings.history_turns == 0:
+            return []
+        turns = await asyncio.to_thread(past_turns, self.database, conversation_id, self.settings.history_turns)
+        return [(turn.question, str(turn.answer["text"])) for turn in turns if turn.answer is not None]
+
+
+class _Run:
+    """The turn in progress: its draft, kept now and then, and how far sentences have been handed out."""
+
+    def __init__(self, tutor: Tutor, turn_id: int) -> None:
+        self._tutor = tutor
+        self._turn_id = turn_id
+        self._saved_at = time.monotonic()
+        self._handed_out = 0
+        self._closed = False
+        self.draft = ""
+
+    async def take(self, delta: Delta) -> list[str]:
+        """Adds to the draft; returns the sentences that this completed."""
+        self.draft += delta.text
+        if time.monotonic() - self._saved_at >= DRAFT_SAVE_INTERVAL_S:
+            await asyncio.to_thread(save_draft, self._tutor.database, self._turn_id, self.draft)
+            self._saved_at = time.monotonic()
+        # The last sentence may still grow.
+        complete = sentence_spans(self.draft)[:-1]
+        new = complete[self._handed_out :]
+        self._handed_out = max(self._handed_out, len(complete))
+        return [self.draft[start:end] for start, end in new]
+
+    def close(self, status: str, **values: Any) -> None:
+        """Keeps the end of the turn, once."""
+        if not self._closed:
+            self._closed = True
+            finish_turn(self._tutor.database, self._turn_id, status, draft=self.draft, **values)
+
+
+def _clean(question: str) -> str:
+    question = " ".join(question.split())
+    if not question:
+        raise BadRequest("Chưa có câu hỏi: hãy gõ điều em muốn hỏi.")
+    if len(question) > LONGEST_QUESTION:
+        raise BadRequest(
+            f"Câu hỏi dài {len(question)} ký tự, nhiều nhất là {LONGEST_QUESTION}: hãy hỏi ngắn hơn, "
+            "hoặc chia thành nhiều câu."
+        )
+    return question
+
+
+def _with_context(question: str, history: Sequence[tuple[str, str]]) -> str:
+    """The question, with the one before it in front when it speaks of something named there."""
+    terms = words(question)
+    refers_back = len(terms) <= 10 and _BACK_REFERENCE.search(" ".join(terms))
+    return f"{history[-1][0]} {question}" if history and (refers_back or len(terms) <= 3) else question
+
+
+def _notice(error: LLMError) -> str:
+    return f"Mô hình không trả lời được ({error.code}), nên câu trả lời chỉ gồm lời của sách."
