@@ -20,7 +20,11 @@ DeepEduError
 ├── ModelError               the engine's model
 │   ├── ModelNotAvailable    not in the cache and not to be had
 │   └── ModelDamaged         a file whose digest is not the published one
-├── EngineError              the engine process did not start or died
+├── RequestRefused           an HTTP request that names something wrong; ``param`` says which parameter
+├── EngineError              the engine process did not start or died, or a request failed in it
+│   ├── EngineLoading        the model is not in memory yet
+│   ├── EngineBusy           the queue is full, with ``retry_after_s``
+│   └── EngineDraining       shutting down, takes no new requests
 ├── LLMError                 the model endpoint (``retryable`` says whether asking again can help)
 │   ├── LLMUnreachable       no connection, or it broke
 │   ├── LLMBusy              429 or 503, with ``retry_after_s``
@@ -135,6 +139,36 @@ class ModelDamaged(ModelError):
 class EngineError(DeepEduError):
     code = "engine_error"
     http_status = 503
+
+
+class EngineLoading(EngineError):
+    code = "loading"
+
+
+class EngineBusy(EngineError):
+    code = "queue_full"
+    http_status = 429
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class EngineDraining(EngineError):
+    code = "draining"
+
+
+class RequestRefused(DeepEduError):
+    """An HTTP request that cannot be served as it is. ``kind`` and ``status`` override the class's."""
+
+    code = "invalid_request"
+    http_status = 400
+
+    def __init__(self, message: str, *, param: str | None = None, kind: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.param = param
+        self.kind = kind or self.code
+        self.status = status
 
 
 class LLMError(DeepEduError):
