@@ -1,0 +1,137 @@
+"""The tutor's web server: its parts are built at start and closed at the end, routes only use them."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from deepedu import __version__
+from deepedu.base.config import Settings
+from deepedu.base.errors import DeepEduError, EngineError
+from deepedu.llm.chat import ChatModel
+from deepedu.llm.client import ChatClient
+from deepedu.search.embed import start_after_ingest
+from deepedu.search.search import Search
+from deepedu.server import tutor_routes
+from deepedu.server.engine_process import EngineProcess
+from deepedu.store import Database
+from deepedu.tutor.turn import Tutor
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class ModelState:
+    """Where the model is: ``starting``, ``ready`` or ``failed`` with the reason."""
+
+    status: str = "starting"
+    error: str | None = None
+
+
+@dataclass
+class Services:
+    """What the routes use."""
+
+    settings: Settings
+    database: Database
+    search: Search
+    model_state: ModelState = field(default_factory=ModelState)
+    tutor: Tutor | None = None
+
+
+def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI:
+    """The application.
+
+    Args:
+        model: asked instead of an endpoint; neither ``llm.url`` nor an engine of ours is used then.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            database = Database(settings.store)
+            stack.callback(database.close)
+            services = Services(settings, database, Search(database, settings.search))
+            app.state.services = services
+            await _connect_model(services, model, stack)
+            start_after_ingest(settings)
+            yield
+
+    app = FastAPI(title="DeepEdu", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.include_router(tutor_routes.router)
+    _answer_errors(app)
+    return app
+
+
+async def _connect_model(services: Services, model: ChatModel | None, stack: contextlib.AsyncExitStack) -> None:
+    settings = services.settings
+
+    def connected(chat: ChatModel) -> None:
+        services.tutor = Tutor(services.database, services.search, chat, settings.tutor)
+        services.model_state = ModelState("ready")
+
+    if model is not None:
+        connected(model)
+    elif settings.llm.url:
+        connected(await stack.enter_async_context(ChatClient(settings.llm)))
+    else:
+        engine = EngineProcess(settings.engine, publish_in=services.database.data_dir)
+        stack.push_async_callback(engine.stop)
+        task = asyncio.create_task(_run_engine(engine, services, connected, stack))
+        stack.push_async_callback(_cancel, task)
+
+
+async def _run_engine(
+    engine: EngineProcess,
+    services: Services,
+    connected: Callable[[ChatModel], None],
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Brings the engine up beside the server, so that the page opens at once and says what it waits for."""
+    try:
+        await engine.start()
+        await engine.wait_ready()
+    except EngineError as error:
+        log.error("%s", error)
+        services.model_state = ModelState("failed", str(error))
+        return
+    llm = services.settings.llm.model_copy(update={"url": engine.url, "model": None})
+    connected(await stack.enter_async_context(ChatClient(llm)))
+    await engine.supervise()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _answer_errors(app: FastAPI) -> None:
+    def error_body(code: str, message: str) -> dict[str, dict[str, str]]:
+        return {"error": {"code": code, "message": message}}
+
+    @app.exception_handler(DeepEduError)
+    async def _known(_: Request, error: DeepEduError) -> JSONResponse:
+        return JSONResponse(error_body(error.code, str(error)), error.http_status)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        told = "; ".join(f"{'.'.join(map(str, e['loc'][1:])) or 'body'}: {e['msg']}" for e in error.errors())
+        return JSONResponse(error_body("bad_request", told), 400)
+
+    @app.exception_handler(HTTPException)
+    async def _http(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(
+            error_body("not_found" if error.status_code == 404 else "bad_request", error.detail), error.status_code
+        )
+
+    @app.exception_handler(Exception)
+    async def _bug(_: Request, error: Exception) -> JSONResponse:
+        log.error("unexpected error", exc_info=error)
+        return JSONResponse(error_body("internal", "Lỗi bên trong máy chủ; người quản trị xem nhật ký."), 500)

@@ -1,0 +1,128 @@
+"""The tutor over HTTP: ``/api/ask`` streams a turn, ``/api/books`` lists the library, ``/`` is the page."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import asdict
+from importlib import resources
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from deepedu.base.errors import DeepEduError, LLMBusy
+from deepedu.search.evidence import Scope
+from deepedu.store.library import book_detail, list_books
+from deepedu.tutor.turn import LONGEST_QUESTION, Checked, Completed, Draft, Event, Found, Started, Tutor
+
+router = APIRouter()
+
+
+def services_of(request: Request) -> Any:
+    """The application's ``Services``."""
+    return request.app.state.services
+
+
+Services = Annotated[Any, Depends(services_of)]
+
+
+class AskRequest(BaseModel):
+    """A question, and where to look."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    # A little above the limit, so that the tutor's own message about long questions can be given.
+    question: str = Field(max_length=LONGEST_QUESTION * 4)
+    book_ids: list[int] | None = None
+    grade: int | None = None
+    subject: str | None = None
+    conversation_id: int | None = None
+
+
+@router.post("/api/ask")
+async def ask(body: AskRequest, services: Services) -> StreamingResponse:
+    """Server-sent events ``started``, ``found``, ``draft``, ``checked``, ``completed`` or ``error``."""
+    tutor = services.tutor
+    if tutor is None:
+        state = services.model_state
+        raise LLMBusy("Mô hình đang khởi động, xin thử lại sau ít phút." if state.error is None else state.error)
+    scope = Scope(tuple(body.book_ids) if body.book_ids is not None else None, body.grade, body.subject)
+    return StreamingResponse(
+        _turn(tutor, body, scope), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _turn(tutor: Tutor, body: AskRequest, scope: Scope) -> AsyncIterator[str]:
+    events = tutor.ask(body.question, scope=scope, conversation_id=body.conversation_id)
+    try:
+        # Closing matters: when the browser goes away, the model must stop working for it.
+        async with aclosing(events):
+            async for event in events:
+                name, data = event_json(event)
+                yield f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    except DeepEduError as error:
+        data = json.dumps({"code": error.code, "message": str(error)}, ensure_ascii=False)
+        yield f"event: error\ndata: {data}\n\n"
+
+
+def event_json(event: Event) -> tuple[str, dict[str, Any]]:
+    """A turn's event as ``(name, plain values)``."""
+    match event:
+        case Started():
+            return "started", asdict(event)
+        case Found():
+            passages = [
+                {
+                    "marker": marker,
+                    "passage_id": e.passage_id,
+                    "book_id": e.book_id,
+                    "book": e.book,
+                    "chapter": e.chapter,
+                    "lesson": e.lesson,
+                    "first_page": e.first_page,
+                    "last_page": e.last_page,
+                    "has_pages": e.has_pages,
+                    "text": e.text,
+                    "shown_to_model": marker <= event.shown,
+                }
+                for marker, e in enumerate(event.evidence, 1)
+            ]
+            return "found", {"passages": passages, "search_ms": event.search_ms}
+        case Draft():
+            return "draft", {"text": event.text}
+        case Checked():
+            return "checked", asdict(event.sentence)
+        case Completed():
+            return "completed", {
+                "answer": event.answer.to_json(),
+                "model": asdict(event.finished) if event.finished else None,
+                "notice": event.notice,
+                "total_ms": event.total_ms,
+            }
+
+
+@router.get("/api/books")
+def books(services: Services) -> dict[str, Any]:
+    """All books with their state."""
+    return {"books": [asdict(book) for book in list_books(services.database)]}
+
+
+@router.get("/api/books/{book_id}")
+def book(book_id: int, services: Services) -> dict[str, Any]:
+    """One book with its chapters and lessons."""
+    return asdict(book_detail(services.database, book_id))
+
+
+@router.get("/api/health")
+def health(services: Services) -> dict[str, Any]:
+    """Whether questions can be asked now, and if not, why."""
+    return {"status": services.model_state.status, "error": services.model_state.error}
+
+
+@router.get("/", response_class=HTMLResponse)
+def page() -> HTMLResponse:
+    """The page to ask on."""
+    html = resources.files("deepedu.server").joinpath("web/index.html").read_text(encoding="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+    return HTMLResponse(html, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
