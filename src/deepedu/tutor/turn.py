@@ -33,7 +33,8 @@ DRAFT_SAVE_INTERVAL_S = 1.0
 # A short question with one of these most often speaks of what the question before was about. Typed without accents,
 # only the pairs are telling: "ba" alone is as well three as she.
 _BACK_REFERENCE = re.compile(
-    r"\b(nó|họ|ấy|đó|vậy|thế còn|(ong|ba|co|anh|chi|chu|nguoi) ay|(cai|dieu|viec|nguoi|noi) do|the con|vay con)\b|^còn\b"
+    r"\b(nó|họ|ấy|đó|vậy|thế còn)\b|^còn\b"
+    r"|\b((ong|ba|co|anh|chi|chu|nguoi) ay|(cai|dieu|viec|nguoi|noi) do|the con|vay con)\b"
 )
 
 
