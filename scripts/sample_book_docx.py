@@ -56,6 +56,11 @@ def _page_setup(document: DocxDocument) -> None:
     footer.alignment = WD_ALIGN_PARAGRAPH.CENTER
     field = OxmlElement("w:fldSimple")
     field.set(qn("w:instr"), "PAGE")
+    run = OxmlElement("w:r")
+    shown = OxmlElement("w:t")
+    shown.text = "2"  # what a program that does not compute fields shows
+    run.append(shown)
+    field.append(run)
     footer._p.append(field)
 
 

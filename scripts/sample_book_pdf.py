@@ -329,8 +329,8 @@ def _title_page(pdf: BookPdf) -> None:
     pdf.put_line(meta["title"].rsplit(" ", 1)[0].upper(), Style("sans", 25, True, ACCENT), 106, "C")
     pdf.put_line(meta["grade"], Style("sans", 64, True, title.color), 140, "C")
     pdf.put_line(f"Sách dành cho học sinh lớp {meta['grade']}", Style("serif", 13), 166, "C")
-    pdf.put_line(meta["authors"], Style("serif", 11), 205, "C")
-    pdf.put_line(meta["licence"], SMALL, 222, "C")
+    pdf.put_line(meta["authors"], Style("serif", 11), 200, "C")
+    pdf.put_line(meta["licence"], SMALL, 215, "C")
 
 
 def _contents(pdf: BookPdf, book: Book, page_of: Callable[[Block], int]) -> None:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 SAMPLE = Path(__file__).resolve().parents[1] / "src" / "deepedu" / "curriculum" / "sample"
@@ -10,8 +11,8 @@ SOURCE, PDF, DOCX = SAMPLE / "book.md", SAMPLE / "khtn6-mau.pdf", SAMPLE / "khtn
 
 _HEADINGS = {"# ": "chapter", "## ": "lesson", "### ": "section"}
 _MARKS = re.compile(r"\*\*(?P<bold>[^*]+)\*\*|\*(?P<italic>[^*]+)\*")
-# A sentence ends at its mark when a capital, a digit or a bracket follows; so "E. coli" stays whole.
-_SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[^\Wa-zà-ỹđ_])")
+_ITEM_NUMBER = re.compile(r"^\d+\. ")
+_SENTENCE_END = re.compile(r"(?<=[.?!]) (?=(\w))")
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,20 @@ class Book:
         return f"{self.meta['title']} – {self.meta['series']}"
 
     def sentences(self) -> list[str]:
-        """Every sentence of running text (paragraphs, boxes, questions), in reading order."""
+        """Every sentence of running text (paragraphs, boxes, questions without their numbers), in order."""
         texts = [
-            plain(text)
+            _ITEM_NUMBER.sub("", plain(text))
             for block in self.blocks
             if block.kind in {"paragraph", "question", "box"}
             for text in ([block.text] if not block.rows else [row[0] for row in block.rows])
         ]
-        return [sentence for text in texts for sentence in _SENTENCE_END.split(text)]
+        return [sentence for text in texts for sentence in split_sentences(text)]
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split after a full stop, question or exclamation mark, unless a small letter follows ("E. coli")."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text) if not match[1].islower()]
+    return [text[start:end].strip() for start, end in pairwise([0, *ends, len(text)])]
 
 
 def plain(text: str) -> str:
