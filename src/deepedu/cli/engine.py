@@ -1,0 +1,159 @@
+"""``deepedu engine``: our own model server."""
+
+import importlib.util
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from deepedu.engine.progress import Progress, ProgressSink
+
+
+@click.group()
+def engine() -> None:
+    """The model server: an OpenAI-compatible endpoint on this machine."""
+
+
+@engine.command()
+@click.option("--model", metavar="SOURCE", help="Local folder, .gguf file, hub id, demo or demo-1.5b.")
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=int, help="Port; 0 takes any free one.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]))
+@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]))
+@click.option("--threads", type=int, help="CPU threads; 0 leaves the choice to torch.")
+@click.option("--max-queue", type=int, help="Requests that may wait; more are answered 429.")
+@click.option("--prefill-chunk-tokens", type=int, help="Prompt tokens computed at once.")
+@click.option("--window-tokens", type=int, help="Lowers the model's own window.")
+@click.option(
+    "--announce", is_flag=True, help='Write {"event": "listening", "port": N} to stdout, for a parent process.'
+)
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    model: str | None,
+    host: str | None,
+    port: int | None,
+    device: str | None,
+    dtype: str | None,
+    threads: int | None,
+    max_queue: int | None,
+    prefill_chunk_tokens: int | None,
+    window_tokens: int | None,
+    announce: bool,
+) -> None:
+    """Serve a model until SIGTERM."""
+    from deepedu.cli.main import settings_with
+
+    _need_extra("serving a model")
+    settings = settings_with(
+        ctx,
+        {
+            "engine.model": model,
+            "engine.host": host,
+            "engine.port": port,
+            "engine.device": device,
+            "engine.dtype": dtype,
+            "engine.threads": threads,
+            "engine.max_queue": max_queue,
+            "engine.prefill_chunk_tokens": prefill_chunk_tokens,
+            "engine.max_window_tokens": window_tokens,
+        },
+    ).engine
+    from deepedu.engine import process
+
+    logging.getLogger("deepedu").setLevel(logging.INFO)
+
+    def on_listening(address: str, real_port: int) -> None:
+        if announce:
+            print(json.dumps({"event": "listening", "host": address, "port": real_port}), flush=True)
+        click.echo(f"listening on http://{address}:{real_port}/v1, loading {settings.model}", err=True)
+
+    with _shown_progress() as sink:
+        process.serve(settings, on_listening=on_listening, progress=sink)
+
+
+@engine.command()
+@click.argument("source")
+@click.pass_context
+def fetch(ctx: click.Context, source: str) -> None:
+    """Fetch and convert a model, so that it later starts without the network."""
+    from deepedu.cli.main import settings_with
+
+    _need_extra("fetching a model")
+    from deepedu.engine import weights
+
+    settings = settings_with(ctx, {}).engine
+    with _shown_progress() as sink:
+        folder = weights.resolve(source, settings.cache_dir, sink, refresh=True)
+    click.echo(f"{source} is ready in {folder}")
+
+
+def _need_extra(purpose: str) -> None:
+    from deepedu.base.errors import MissingExtra
+
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers", "fastapi", "uvicorn")):
+        raise MissingExtra("engine", purpose)
+
+
+# What the school's staff sees, so in Vietnamese.
+_STAGES = {
+    "wait": "Đang chờ",
+    "download": "Đang tải",
+    "assemble": "Đang ghép",
+    "convert": "Đang chuyển đổi (một lần)",
+    "load": "Đang nạp",
+}
+
+
+class _shown_progress:  # noqa: N801 - used as a function
+    """A sink that draws one bar per stage on stderr; on something that is no terminal, one line per stage."""
+
+    def __enter__(self) -> "ProgressSink":
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._stage: str | None = None
+        self._live = sys.stderr.isatty()
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
+        self._bars = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not self._live)
+        self._task: object = None
+        self._bars.start()
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def _show(self, event: "Progress") -> None:
+        label = _STAGES[event.stage]
+        if event.stage != self._stage:
+            self._finish()
+            self._stage = event.stage
+            if self._live:
+                self._task = self._bars.add_task(label, total=event.total, amount="")
+            else:
+                click.echo(f"{label}: {event.detail}", err=True)
+        if self._live:
+            self._bars.update(
+                self._task,  # type: ignore[arg-type]
+                completed=event.done,
+                total=event.total,
+                description=f"{label}: {event.detail}",
+                amount=_amount(event),
+            )
+            if event.stage == "load" and event.total == event.done:
+                self._finish()
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            self._bars.stop_task(self._task)  # type: ignore[arg-type]
+            self._task = None
+
+
+def _amount(event: "Progress") -> str:
+    if event.unit == "bytes":
+        total = f" of {event.total / 1e6:.0f}" if event.total else ""
+        return f"{event.done / 1e6:.0f}{total} MB"
+    return f"{event.done} of {event.total}" if event.total else ""

@@ -1,0 +1,229 @@
+"""Requests of the OpenAI interface: what is served, what is ignored and said so, what is refused.
+
+Differences on purpose: ``temperature`` is 0 unless given (the same question gives the same answer), and a parameter
+that is not known is an error, never swallowed.
+"""
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deepedu.base.errors import RequestRefused
+
+# Legacy default of /v1/completions.
+COMPLETION_MAX_TOKENS = 16
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    type: Literal["text"]
+    text: str
+    cache_control: dict[str, Any] | None = None
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[_Part]
+    name: str | None = None
+
+
+class _StreamOptions(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    include_usage: bool = False
+    include_obfuscation: Literal[False] = False
+
+
+_Stop = Annotated[str, Field(min_length=1)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    model: str
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    stop: _Stop | Annotated[list[_Stop], Field(max_length=16)] = []
+    frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class ChatRequest(_Request):
+    """Body of ``/v1/chat/completions``."""
+
+    messages: Annotated[list[_Message], Field(min_length=1)]
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+
+    @property
+    def completion_limit(self) -> int | None:
+        """Tokens asked for at most, None if not said."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def plain_messages(self) -> list[dict[str, str]]:
+        """Role and text of each message; text parts are joined by line breaks."""
+        return [
+            {
+                # OpenAI's newer name; templates know the older one.
+                "role": "system" if message.role == "developer" else message.role,
+                "content": message.content
+                if isinstance(message.content, str)
+                else "\n".join(part.text for part in message.content),
+            }
+            for message in self.messages
+        ]
+
+
+class CompletionRequest(_Request):
+    """Body of ``/v1/completions``."""
+
+    prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] | Annotated[list[int], Field(min_length=1)]
+
+    @property
+    def completion_limit(self) -> int | None:
+        """Tokens asked for at most."""
+        return COMPLETION_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+
+
+Body = TypeVar("Body", bound=_Request)
+
+
+@dataclass(frozen=True)
+class Parsed(Generic[Body]):
+    """A request that can be served, and the parameters in it that have no effect here."""
+
+    body: Body
+    ignored: tuple[str, ...]
+
+
+# Known to OpenAI, without effect here whatever the value: accepted and listed as ignored.
+_IGNORED = frozenset(
+    {
+        "user",
+        "metadata",
+        "store",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "verbosity",
+        "parallel_tool_calls",
+    }
+)
+# Known to OpenAI and not served: accepted (and listed as ignored) only with a value that asks for nothing.
+_HARMLESS: Mapping[str, Callable[[Any], bool]] = {
+    "n": lambda value: value == 1 and value is not True,
+    "best_of": lambda value: value == 1 and value is not True,
+    "logprobs": lambda value: value is False,
+    "top_logprobs": lambda value: value == 0,
+    "logit_bias": lambda value: value == {},
+    "response_format": lambda value: value == {"type": "text"},
+    "tools": lambda value: value == [],
+    "tool_choice": lambda value: value in ("none", "auto"),
+    "functions": lambda value: value == [],
+    "function_call": lambda value: value in ("none", "auto"),
+    "modalities": lambda value: value == ["text"],
+    "audio": lambda _: False,
+    "prediction": lambda _: False,
+    "web_search_options": lambda _: False,
+    "echo": lambda value: value is False,
+    "suffix": lambda value: value == "",
+}
+
+
+def parse(kind: type[Body], raw: bytes) -> Parsed[Body]:
+    """Reads a request body.
+
+    Raises:
+        RequestRefused: not JSON, a parameter that is unknown or not served, or a value of the wrong kind; ``param``
+            names it.
+    """
+    try:
+        values = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(f"the body is not JSON ({error})", kind="invalid_json") from error
+    if not isinstance(values, dict):
+        raise RequestRefused(f"the body must be a JSON object, came {type(values).__name__}", kind="invalid_json")
+    # Null means "not given" in this interface.
+    given = {name: value for name, value in values.items() if value is not None}
+    ignored = _screen(given, kind)
+    known = {name: value for name, value in given.items() if name not in ignored}
+    try:
+        body = kind.model_validate(known)
+    except ValidationError as error:
+        raise _explained(error) from error
+    if body.stream_options is not None and not body.stream:
+        raise RequestRefused("stream_options needs stream to be true", param="stream_options")
+    if isinstance(body, ChatRequest):
+        ignored += _ignored_in_messages(body)
+    return Parsed(body, tuple(ignored))
+
+
+def _screen(given: Mapping[str, Any], kind: type[_Request]) -> list[str]:
+    ignored: list[str] = []
+    for name, value in given.items():
+        if name in kind.model_fields:
+            continue
+        if name in _IGNORED:
+            ignored.append(name)
+        elif name in _HARMLESS:
+            if not _HARMLESS[name](value):
+                raise RequestRefused(
+                    f"{name}={_short(value)} is not supported by this server: leave {name} out",
+                    param=name,
+                    kind="unsupported_parameter",
+                )
+            ignored.append(name)
+        else:
+            close = difflib.get_close_matches(name, [*kind.model_fields, *_IGNORED, *_HARMLESS], n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ": leave it out"
+            raise RequestRefused(f"unknown parameter {name!r}{hint}", param=name, kind="unknown_parameter")
+    return ignored
+
+
+def _ignored_in_messages(body: ChatRequest) -> list[str]:
+    ignored = ["messages.name"] if any(message.name is not None for message in body.messages) else []
+    parts = (part for message in body.messages if isinstance(message.content, list) for part in message.content)
+    if any(part.cache_control is not None for part in parts):
+        ignored.append("messages.content.cache_control")
+    return ignored
+
+
+def _explained(error: ValidationError) -> RequestRefused:
+    # A union reports one error per alternative; the deepest is about the alternative that was meant.
+    detail = max(error.errors(), key=lambda each: len(each["loc"]))
+    path = [
+        str(part)
+        for part in detail["loc"]
+        if isinstance(part, int) or (part.isidentifier() and part not in ("str", "int"))
+    ]
+    param = ".".join(path)
+    if detail["type"] == "missing":
+        message = f"{param} is missing"
+    elif detail["type"] == "extra_forbidden":
+        message = f"{param} is not supported by this server: leave it out"
+    else:
+        message = f"{param}: {detail['msg'].lower()}, came {_short(detail['input'])}"
+    return RequestRefused(message, param=param or None, kind="invalid_value")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,30 @@
+"""Events of long work (download, conversion, loading), drawn by whoever called."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Stage = Literal["wait", "download", "assemble", "convert", "load"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``done`` of ``total`` ``unit``; ``total`` is None where it cannot be known beforehand.
+
+    ``stage`` ``wait`` means that another process does the same work and this one waits for it.
+    """
+
+    stage: Stage
+    done: int
+    total: int | None
+    unit: Literal["bytes", "tensors", "steps"]
+    detail: str
+
+
+# Called from the working thread; an exception it raises stops the work, which leaves nothing half-made behind.
+ProgressSink = Callable[[Progress], None]
+
+
+def ignore(event: Progress) -> None:
+    """A sink for callers that show nothing."""
+    del event
