@@ -1,0 +1,52 @@
+# Everything here sets itself up: a virtual environment in .venv, the dependencies, the demo model. Run it again at no cost.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The newest Python that is here and new enough.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+help:
+	@echo "make demo    fetch the demo model, read the sample textbook, ask a question"
+	@echo "make test    every check and test (what .ci/run calls)"
+	@echo "make check   style, types and import contracts only"
+	@echo "make format  put the code into the house style"
+	@echo "make clean   remove the virtual environment and caches (books and models stay)"
+
+$(VENV)/created:
+	@test -n "$(PYTHON)" || { echo "DeepEdu needs Python 3.11 or newer; none was found. Name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Creating the virtual environment with $(PYTHON) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/demo-installed: pyproject.toml constraints.txt $(VENV)/created
+	@echo "Installing DeepEdu with its engine and server (a few minutes the first time) ..."
+	@$(PIP_INSTALL) --editable '.[engine,server]'
+	@touch $@
+
+$(VENV)/test-installed: pyproject.toml constraints.txt $(VENV)/created
+	@echo "Installing DeepEdu with everything its tests need (a few minutes the first time) ..."
+	@$(PIP_INSTALL) --editable '.[engine,server,bench,dev]'
+	@touch $@ $(VENV)/demo-installed
+
+demo: $(VENV)/demo-installed
+	@$(BIN)/deepedu demo
+
+check: $(VENV)/test-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest --cov --cov-report=term:skip-covered
+
+format: $(VENV)/test-installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
