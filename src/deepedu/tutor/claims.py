@@ -1,0 +1,375 @@
+"""Whether a stretch of the book bears a statement: its words, and every number, name, negation and comparison in it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+
+from deepedu.tutor.names import Lexicon, Name, bears_name, names
+from deepedu.tutor.quantities import Quantity, bears, quantities, same_quantity
+from deepedu.tutor.terms import Token, is_content, is_typed_plain, tokens, weight, word_set
+from deepedu.tutor.windows import Sentence, Window
+
+# How much better another sentence may bear the words around a number: with a number of its own, and without.
+_COMPETING_LEAD = 0.15
+_LONE_LEAD = 0.4
+
+_NOT = frozenset({"không", "chưa", "chẳng", "chả", "đừng"})
+# "không khí", "không gian": no negation. "không chỉ" says more, not less.
+_NOT_NEGATED = word_set("khí gian quân trung chỉ những ngừng phận lưu kích")
+_NOT_BEFORE = word_set("hàng trên số tàng hư chân")
+
+_OPPOSITES = (
+    ("lớn nhất", "nhỏ nhất"), ("lớn nhất", "bé nhất"), ("cao nhất", "thấp nhất"), ("dài nhất", "ngắn nhất"),
+    ("nhiều nhất", "ít nhất"), ("tối đa", "tối thiểu"), ("đầu tiên", "cuối cùng"), ("lớn hơn", "nhỏ hơn"),
+    ("cao hơn", "thấp hơn"), ("nhiều hơn", "ít hơn"), ("tăng", "giảm"), ("trước", "sau"), ("đông", "tây"),
+    ("bắc", "nam"), ("trên", "dưới"), ("trong", "ngoài"), ("thắng lợi", "thất bại"), ("thắng", "thua"),
+    ("thắng", "bại"), ("nóng", "lạnh"), ("nhanh", "chậm"), ("nặng", "nhẹ"), ("thu nhiệt", "tỏa nhiệt"),
+    ("bắt đầu", "kết thúc"), ("xuất khẩu", "nhập khẩu"), ("mọc", "lặn"), ("dương", "âm"), ("sinh", "mất"),
+    ("sớm", "muộn"), ("nam", "nữ"), ("hút", "đẩy"), ("co", "nở"), ("trái", "phải"), ("ngày", "đêm"),
+    ("hòa bình", "chiến tranh"), ("độc lập", "phụ thuộc"), ("cao", "thấp"), ("giàu", "nghèo"), ("mạnh", "yếu"),
+    ("ưu điểm", "nhược điểm"), ("thuận lợi", "khó khăn"), ("đúng", "sai"), ("ấm", "lạnh"), ("khô", "ẩm"),
+)  # fmt: skip
+_PRONOUNS = word_set(
+    "ông bà nó họ chúng này đó đây ấy kia anh chị cô mình người vua hắn y ta các những cuộc sự loại thời khi lúc"
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence to be checked, without markers and lead-ins; ``question_words`` are those already asked with."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    quantities: tuple[Quantity, ...]
+    names: tuple[Name, ...]
+    question_words: frozenset[str]
+    is_plain: bool
+
+    @classmethod
+    def of(cls, text: str, question: Sequence[Token], known: Lexicon) -> "Statement":
+        """Reads ``text``; ``known`` is everything the evidence and the question say."""
+        listed = tuple(tokens(text))
+        return cls(
+            text=text,
+            tokens=listed,
+            quantities=tuple(quantities(text)),
+            names=tuple(names(text, listed, known)),
+            question_words=frozenset(t.folded for t in question),
+            is_plain=is_typed_plain(listed),
+        )
+
+    @cached_property
+    def content(self) -> tuple[tuple[Token, float], ...]:
+        """Words that carry meaning, with their weight; numbers are compared by value instead."""
+        counted = [t for t in self.tokens if not t.is_number and not self.in_quantity(t)]
+        weighed: list[tuple[Token, float]] = []
+        for token in counted:
+            weighed.append((token, weight(token.folded, is_folded=True) if self.is_plain else weight(token.word)))
+        return tuple(weighed)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it says anything that the question does not."""
+        new_words = any(t.folded not in self.question_words and is_content(t.word) for t, _ in self.content)
+        return new_words or any(q.surface.lower() not in self.question_words for q in self.quantities)
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether it is an answer cut short ("Năm 938."), which only makes sense together with the question."""
+        told = [(t, weight(t.word)) for t in self.tokens if is_content(t.word)]
+        shares = any(t.folded in self.question_words and w >= 0.5 and not t.is_number for t, w in told)
+        return len(told) < (3 if shares else 5)
+
+    def in_quantity(self, token: Token) -> bool:
+        return any(q.start <= token.start < q.end for q in self.quantities)
+
+
+def coverage(statement: Statement, window: Window) -> float:
+    """Share of the statement's content that the window's words bear, 0 to 1.
+
+    A name that stands elsewhere in the passage counts neither way: the window may say "ông" instead.
+    """
+    carried = _carried_names(statement, window)
+    total = borne = 0.0
+    for token, told in statement.content:
+        is_borne = _bears_word(token, window, is_plain=statement.is_plain)
+        if is_borne or token.start not in carried:
+            total += told
+            borne += told * is_borne
+    if not total:
+        return float(all(bears(window.quantities, q, window.passage.units) for q in statement.quantities))
+    return borne / total
+
+
+def news_coverage(statement: Statement, window: Window) -> float:
+    """The same for the words that the question does not hold; 1 when there are none."""
+    carried = _carried_names(statement, window)
+    news = [
+        (t, told) for t, told in statement.content if t.folded not in statement.question_words and is_content(t.word)
+    ]
+    total = sum(told for _, told in news)
+    borne = sum(
+        told
+        for token, told in news
+        if _bears_word(token, window, is_plain=statement.is_plain) or token.start in carried
+    )
+    return borne / total if total else 1.0
+
+
+def fault(statement: Statement, window: Window) -> str | None:
+    """Why the window does not bear the statement, in Vietnamese; None when nothing speaks against it."""
+    return (
+        _number_fault(statement, window)
+        or _name_fault(statement, window)
+        or _negation_fault(statement, window)
+        or _opposite_fault(statement, window)
+        or _swap_fault(statement, window)
+    )
+
+
+def _bears_word(token: Token, window: Window, *, is_plain: bool) -> bool:
+    if token.word in window.words:
+        return True
+    # Without accents a word is borne by any of its accented forms; with accents only by itself.
+    return (is_plain or not token.word.isalpha()) and token.folded in window.folded
+
+
+def _carried_names(statement: Statement, window: Window) -> frozenset[int]:
+    """Places of words of names that stand in the passage or its titles rather than in the window itself."""
+    return frozenset(
+        token.start
+        for name in statement.names
+        if bears_name(window.surroundings, name, is_plain=statement.is_plain)
+        for token in statement.tokens
+        if name.start <= token.start < name.end
+    )
+
+
+def _number_fault(statement: Statement, window: Window) -> str | None:
+    for quantity in statement.quantities:
+        if not bears(window.quantities, quantity, window.passage.units):
+            return _missing_number(quantity, window)
+        other = _better_placed(statement, quantity, window) or _said_elsewhere(statement, quantity, window)
+        if other is not None:
+            said = f"; ở chỗ này sách viết {other.surface}" if other is not quantity else ""
+            return f"Sách gắn số {quantity.surface} với điều khác{said}."
+    return None
+
+
+def _missing_number(quantity: Quantity, window: Window) -> str:
+    kind = "Mốc thời gian" if quantity.is_time else "Số"
+    alike = [q for q in window.quantities if q.is_time == quantity.is_time and (q.is_time or q.unit == quantity.unit)]
+    said = f"; sách viết {alike[0].surface}" if alike else ""
+    return f"{kind} {quantity.surface} không có trong sách{said}."
+
+
+def _better_placed(statement: Statement, claim: Quantity, window: Window) -> Quantity | None:
+    """A number of the same kind that stands where the book says what the statement says of ``claim``."""
+    mine = _around(statement.tokens, claim)
+    best_same = best_other = 0.0
+    other: Quantity | None = None
+    for sentence in window.sentences:
+        for quantity in sentence.quantities:
+            closeness = _closeness(mine, _around(sentence.tokens, quantity))
+            if same_quantity(claim, quantity, window.passage.units):
+                best_same = max(best_same, closeness)
+            elif _same_kind(claim, quantity) and closeness > best_other:
+                best_other, other = closeness, quantity
+    if other is None or any(same_quantity(q, other) for q in statement.quantities):
+        return None
+    return other if best_other >= 0.5 and best_other > best_same + 0.25 else None
+
+
+def _said_elsewhere(statement: Statement, claim: Quantity, window: Window) -> Quantity | None:
+    """What the book says instead, when the statement's words stand in one sentence and ``claim`` in another.
+
+    Returns:
+        The number in that other sentence, ``claim`` itself when it has none of this kind, None when all is well.
+    """
+    near = _nearness(statement, claim)
+    here = elsewhere = 0.0
+    other: Quantity | None = None
+    for sentence in window.passage.sentences:
+        held = sentence.folded
+        share = sum(told for word, told in near if word in held)
+        if bears(sentence.quantities, claim, window.passage.units):
+            here = max(here, share)
+        elif share > elsewhere:
+            elsewhere = share
+            other = next((q for q in sentence.quantities if _same_kind(claim, q)), None)
+    if other is not None and elsewhere > here + _COMPETING_LEAD:
+        return other
+    return claim if elsewhere > here + _LONE_LEAD else None
+
+
+def _nearness(statement: Statement, claim: Quantity) -> list[tuple[str, float]]:
+    """The statement's words apart from names and numbers, the nearer to ``claim`` the heavier; together they weigh 1."""
+    near: list[tuple[str, float]] = []
+    places = [i for i, t in enumerate(statement.tokens) if claim.start <= t.start < claim.end] or [0]
+    for index, token in enumerate(statement.tokens):
+        is_named = any(name.start <= token.start < name.end for name in statement.names)
+        if not is_named and not statement.in_quantity(token) and is_content(token.word):
+            distance = min(abs(index - place) for place in places)
+            near.append((token.folded, weight(token.word) / (1 + distance / 6)))
+    total = sum(told for _, told in near)
+    return [(word, told / total) for word, told in near] if total else []
+
+
+def _same_kind(one: Quantity, two: Quantity) -> bool:
+    return one.is_time == two.is_time and (one.is_time or one.unit == two.unit)
+
+
+def _around(listed: Sequence[Token], quantity: Quantity) -> dict[str, float]:
+    """Words next to a number, the nearer the heavier; together they weigh 1."""
+    before = [t for t in listed if t.end <= quantity.start][-4:][::-1]
+    after = [t for t in listed if t.start >= quantity.end][:4]
+    near: dict[str, float] = {}
+    for side in (before, after):
+        for distance, token in enumerate(side):
+            if not token.is_number:
+                near[token.folded] = max(near.get(token.folded, 0.0), weight(token.word) / (distance + 1))
+    total = sum(near.values())
+    return {word: told / total for word, told in near.items()} if total else {}
+
+
+def _closeness(mine: dict[str, float], its: dict[str, float]) -> float:
+    return sum(told for word, told in mine.items() if word in its)
+
+
+def _said_elsewhere(statement: Statement, claim: Quantity, window: Window) -> Quantity | None:
+    """What the book says instead, when the statement's words stand in one sentence and ``claim`` in another.
+
+    Returns:
+        The number in that other sentence, ``claim`` itself when it has none of this kind, None when all is well.
+    """
+    near = _nearness(statement, claim)
+    here = elsewhere = 0.0
+    other: Quantity | None = None
+    for sentence in window.passage.sentences:
+        held = sentence.folded
+        share = sum(told for word, told in near if word in held)
+        if bears(sentence.quantities, claim, window.passage.units):
+            here = max(here, share)
+        elif share > elsewhere:
+            elsewhere = share
+            other = next((q for q in sentence.quantities if _same_kind(claim, q)), None)
+    if other is not None and elsewhere > here + _COMPETING_LEAD:
+        return other
+    return claim if elsewhere > here + _LONE_LEAD else None
+
+
+def _nearness(statement: Statement, claim: Quantity) -> list[tuple[str, float]]:
+    """The statement's words apart from names and numbers, the nearer to ``claim`` the heavier; together they weigh 1."""
+    near: list[tuple[str, float]] = []
+    places = [i for i, t in enumerate(statement.tokens) if claim.start <= t.start < claim.end] or [0]
+    for index, token in enumerate(statement.tokens):
+        is_named = any(name.start <= token.start < name.end for name in statement.names)
+        if not is_named and not statement.in_quantity(token) and is_content(token.word):
+            distance = min(abs(index - place) for place in places)
+            near.append((token.folded, weight(token.word) / (1 + distance / 6)))
+    total = sum(told for _, told in near)
+    return [(word, told / total) for word, told in near] if total else []
+
+
+def _same_kind(one: Quantity, two: Quantity) -> bool:
+    return one.is_time == two.is_time and (one.is_time or one.unit == two.unit)
+
+
+def _around(listed: Sequence[Token], quantity: Quantity) -> dict[str, float]:
+    """Words next to a number, the nearer the heavier; together they weigh 1."""
+    before = [t for t in listed if t.end <= quantity.start][-4:][::-1]
+    after = [t for t in listed if t.start >= quantity.end][:4]
+    near: dict[str, float] = {}
+    for side in (before, after):
+        for distance, token in enumerate(side):
+            if not token.is_number:
+                near[token.folded] = max(near.get(token.folded, 0.0), weight(token.word) / (distance + 1))
+    total = sum(near.values())
+    return {word: told / total for word, told in near.items()} if total else {}
+
+
+def _closeness(one: dict[str, float], two: dict[str, float]) -> float:
+    return sum(min(told, two[word]) for word, told in one.items() if word in two)
+
+
+def _name_fault(statement: Statement, window: Window) -> str | None:
+    for name in statement.names:
+        if not bears_name(window.surroundings, name, is_plain=statement.is_plain):
+            return f"Tên “{name.surface}” không có trong đoạn sách này."
+    return None
+
+
+def _negated(listed: Sequence[Token]) -> list[tuple[str, ...]]:
+    """For every negation the next content words."""
+    found: list[tuple[str, ...]] = []
+    for index, token in enumerate(listed):
+        following = listed[index + 1].word if index + 1 < len(listed) else ""
+        before = listed[index - 1].word if index else ""
+        if token.word in _NOT and following not in _NOT_NEGATED and before not in _NOT_BEFORE and following:
+            found.append(tuple(t.word for t in listed[index + 1 : index + 7] if is_content(t.word))[:3])
+    return found
+
+
+def _negation_fault(statement: Statement, window: Window) -> str | None:
+    mine = _negated(statement.tokens)
+    its = [negated for s in window.sentences for negated in _negated(s.tokens)]
+    for negated in mine:
+        if not any(set(negated) & set(other) for other in its):
+            return f"Sách không phủ định điều này (“không {' '.join(negated)}”)."
+    said = " ".join(t.word for t in statement.tokens)
+    denied = {word for negated in mine for word in negated}
+    for other in its:
+        phrase = " ".join(other[:2])
+        affirmed = window.lexicon.words.count(f" {phrase} ") > sum(" ".join(o[:2]) == phrase for o in its)
+        if other and f" {phrase} " in f" {said} " and not denied & set(other) and not affirmed:
+            return f"Sách phủ định điều này (“không {phrase}”)."
+    return None
+
+
+def _opposite_fault(statement: Statement, window: Window) -> str | None:
+    said = f" {' '.join(t.word for t in statement.tokens)} "
+    book = window.lexicon.words
+    for pair in _OPPOSITES:
+        for mine, its in (pair, pair[::-1]):
+            if f" {mine} " in said and f" {mine} " not in book and f" {its} " in book and f" {its} " not in said:
+                return f"Sách viết “{its}”, không viết “{mine}”."
+    return None
+
+
+def _swap_fault(statement: Statement, window: Window) -> str | None:
+    """Words put in the place of others: borne elsewhere in the passage, but not said of this.
+
+    "Đất phù sa chiếm diện tích lớn nhất" is not borne by "Đất feralit chiếm diện tích lớn nhất. Đất phù sa ...".
+    """
+    mine = [t for t in statement.tokens if is_content(t.word) or t.is_capitalised]
+    for sentence in window.sentences:
+        swapped = _swap_in(mine, sentence, window, statement)
+        if swapped is not None:
+            return f"Sách viết “{swapped[1]}”, không viết “{swapped[0]}”."
+    return None
+
+
+def _swap_in(mine: Sequence[Token], sentence: Sentence, window: Window, statement: Statement) -> tuple[str, str] | None:
+    its = [t for t in sentence.tokens if is_content(t.word) or t.is_capitalised]
+    matcher = SequenceMatcher(None, [t.word for t in mine], [t.word for t in its], autojunk=False)
+    operations = matcher.get_opcodes()
+    matched = sum(weight(t.word) for tag, a, b, _, _ in operations if tag == "equal" for t in mine[a:b])
+    total = sum(weight(t.word) for t in mine)
+    if not total or matched < 0.5 * total:
+        return None
+    sentence_words = frozenset(sentence.words)
+    for tag, a, b, c, d in operations:
+        if tag != "replace" or b - a > 6 or d - c > 6:
+            continue
+        put = [t for t in mine[a:b] if t.word not in sentence_words and not statement.in_quantity(t)]
+        gone = [t for t in its[c:d] if not any(t.word == m.word for m in mine)]
+        is_borne = all(t.word in window.words or t.word in window.passage.lexicon.capitalised for t in put)
+        if put and gone and is_borne and not all(t.word in _PRONOUNS for t in gone):
+            return _span(statement.text, mine[a:b]), _span(sentence.text, its[c:d])
+    return None
+
+
+def _span(text: str, listed: Sequence[Token]) -> str:
+    return re.sub(r"\s+", " ", text[listed[0].start : listed[-1].end])

@@ -1,0 +1,420 @@
+"""Numbers, dates and units in Vietnamese prose, comparable however they are written.
+
+``1.954`` is ``1954`` and ``1 954``; ``0,5`` is ``0.5``; ``thế kỉ XV`` is ``thế kỷ 15``; ``2/9/1945`` is
+``ngày 2 tháng 9 năm 1945``; ``ba trăm`` is ``300``; ``ki-lô-mét vuông`` is ``km²``.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from deepedu.tutor.terms import word_set
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉", "0123456789-0123456789")
+_MULTIPLIERS = {"nghìn": 10**3, "ngàn": 10**3, "vạn": 10**4, "triệu": 10**6, "tỉ": 10**9, "tỷ": 10**9}
+
+# Canonical unit: its spellings, lower case. Symbols whose case matters stand in _SYMBOLS.
+_SPELLINGS = {
+    "km2": "ki-lô-mét vuông|kilômét vuông|kilomet vuông|ki lô mét vuông|cây số vuông|km vuông|km2|km²",
+    "m2": "mét vuông|m vuông|m2|m²",
+    "cm2": "xăng-ti-mét vuông|cm2|cm²",
+    "km3": "ki-lô-mét khối|km khối|km3|km³",
+    "m3": "mét khối|m khối|m3|m³",
+    "cm3": "xăng-ti-mét khối|cm3|cm³|cc",
+    "km/h": "ki-lô-mét trên giờ|ki-lô-mét/giờ|ki-lô-mét một giờ|km trên giờ|km/giờ|km/h",
+    "km/s": "ki-lô-mét trên giây|km/giây|km/s",
+    "m/s2": "m/s2|m/s²|mét trên giây bình phương",
+    "m/s": "mét trên giây|mét/giây|m/giây|m/s",
+    "kg/m3": "ki-lô-gam trên mét khối|kg/m3|kg/m³",
+    "g/cm3": "gam trên xăng-ti-mét khối|g/cm3|g/cm³",
+    "người/km2": "người trên ki-lô-mét vuông|người trên km2|người/ki-lô-mét vuông|người/km2|người/km²",
+    "km": "ki-lô-mét|kilômét|kilomet|ki lô mét|cây số|km",
+    "cm": "xăng-ti-mét|xentimét|xăng ti mét|cm",
+    "mm": "mi-li-mét|milimét|mm",
+    "dm": "đề-xi-mét|dm",
+    "nm": "na-nô-mét|nanomét|nm",
+    "µm": "micrômét|µm|μm",
+    "m": "mét|m",
+    "ha": "héc-ta|hecta|héc ta|ha",
+    "l": "lít",
+    "ml": "mi-li-lít|mililít|ml",
+    "kg": "ki-lô-gam|kilôgam|kilogam|ki lô gam|kg",
+    "mg": "mi-li-gam|miligam|mg",
+    "g": "gam|g",
+    "tấn": "tấn",
+    "tạ": "tạ",
+    "yến": "yến",
+    "giây": "giây|s",
+    "phút": "phút",
+    "giờ": "giờ|tiếng đồng hồ|h",
+    "tuổi": "tuổi",
+    "°C": "độ c|°c|° c|º c|ºc|℃|độ xen-xi-ớt|độ celsius|oc",
+    "°F": "độ f|°f|° f|ºf|℉",
+    "°": "độ|°|º",
+    "%": "phần trăm|%",
+    "‰": "phần nghìn|phần ngàn|‰",
+    "đồng": "đồng|vnđ|vnd",
+    "USD": "đô la mỹ|đô la|đô-la|usd",
+    "TCN": "trước công nguyên|tcn|tr\\.cn|trước cn",
+}
+_SYMBOLS = {"K": "K", "N": "N", "J": "J", "kJ": "kJ", "W": "W", "kW": "kW", "MW": "MW", "V": "V", "kV": "kV", "A": "A",
+            "mA": "mA", "Hz": "Hz", "Pa": "Pa", "atm": "atm", "Ω": "Ω", "mol": "mol", "L": "l"}  # fmt: skip
+_TIME_UNITS = {"ngày": "ngày", "tuần": "tuần", "tháng": "tháng", "năm": "năm", "thế kỉ": "thế kỉ", "thế kỷ": "thế kỉ",
+               "thập niên": "thập niên", "thập kỉ": "thập niên", "thập kỷ": "thập niên"}  # fmt: skip
+_UNIT_OF = {
+    spelling.replace("\\", ""): unit for unit, spellings in _SPELLINGS.items() for spelling in spellings.split("|")
+} | _TIME_UNITS
+
+
+def _alternatives(spellings: Sequence[str]) -> str:
+    return "|".join(re.escape(s) for s in sorted(spellings, key=len, reverse=True))
+
+
+_UNIT = re.compile(rf"\s?(?:{_alternatives(list(_UNIT_OF))})(?!\w)", re.IGNORECASE)
+_SYMBOL = re.compile(rf"\s?(?:{_alternatives(list(_SYMBOLS))})(?!\w)")
+# A capital after a digit belongs to a name (4G, 5S); as units these letters are small.
+_CAPITAL_LETTERS = frozenset("MGHS")
+_MULTIPLIER = re.compile(rf"\s?(?:{_alternatives(list(_MULTIPLIERS))})(?!\w)", re.IGNORECASE)
+
+_DATE = re.compile(r"(?<![\w./,-])(\d{1,2})\s?([/.-])\s?(\d{1,2})\s?\2\s?(\d{3,4})(?![\w/]|[.,-]\d)")
+_DAY_MONTH = re.compile(
+    r"(?<![\w./,])(?:ngày |mùng |mồng )?(\d{1,2})(?: tháng (\d{1,2})(?!\w)|/(\d{1,2})(?![\w/]))"
+    r"(?:(?:,? năm (?=\d{3,4}(?!\w))|,? (?=\d{4}(?!\w))|/(?=\d{4}(?!\w)))(\d{3,4}))?",
+    re.IGNORECASE,
+)
+_MONTH_YEAR = re.compile(
+    r"(?<!\w)tháng (\d{1,2}|giêng|một|hai|ba|tư|năm|sáu|bảy|tám|chín|mười một|mười hai|mười|chạp)(?!\w)"
+    r"(?:(?:,? năm (?=\d{3,4}(?!\w))|(?:[/-]|,? )(?=\d{4}(?!\w)))(\d{3,4}))?",
+    re.IGNORECASE,
+)
+_MONTHS = {"giêng": 1, "một": 1, "hai": 2, "ba": 3, "tư": 4, "năm": 5, "sáu": 6, "bảy": 7, "tám": 8, "chín": 9,
+           "mười": 10, "mười một": 11, "mười hai": 12, "chạp": 12}  # fmt: skip
+_FRACTION = re.compile(r"(?<![\w/.,])(\d{1,4})/(\d{1,4})(?![\w/])")
+_NUMBER = re.compile(
+    r"(?<![^\W_])(?<!\d[.,])(?P<sign>(?<![\w)\]%°.,])[-−–](?=\d))?"
+    r"(?P<digits>\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:,\d+)?|\d+(?:[.,]\d+)*)"
+    r"(?:\^(-?\d+)|(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?"
+)
+_ROMAN = re.compile(
+    r"(?<!\w)(?P<lead>thế k[ỉỷ] (?:thứ )?|lần thứ |thứ )(?P<numerals>[IVXL]+)(?!\w)"
+    r"(?:\s?[-–,]\s?(?P<second>[IVXL]+)(?!\w))?",
+    re.IGNORECASE,
+)
+_CENTURY = re.compile(r"(?<!\w)thế k[ỉỷ](?: thứ)? $", re.IGNORECASE)
+_YEAR_BEFORE = re.compile(r"(?<!\w)năm $", re.IGNORECASE)
+_MINUS_BEFORE = re.compile(r"(?<!\w)(?:âm|trừ) $", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number as it stands in ``text[start:end]``.
+
+    ``values`` holds every reading of an ambiguous spelling (``1.954``). ``unit`` is canonical, or None. A date has
+    ``date = (day, month, year)`` with None for parts not given, and no values. ``is_year``: it may be a year;
+    ``says_year``: the word "năm" before it says so.
+    """
+
+    surface: str
+    start: int
+    end: int
+    values: frozenset[Fraction] = frozenset()
+    unit: str | None = None
+    date: tuple[int | None, int | None, int | None] | None = None
+    is_year: bool = False
+    says_year: bool = False
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it tells when something was."""
+        return self.date is not None or self.is_year or self.unit == "thế kỉ"
+
+
+def roman_value(numerals: str) -> int | None:
+    """Value of Roman numerals up to a few hundred; None when they are not well formed."""
+    text = numerals.upper()
+    if not re.fullmatch(r"C{0,3}(XC|XL|L?X{0,3})(IX|IV|V?I{0,3})", text) or not text:
+        return None
+    values = [{"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}[c] for c in text]
+    return sum(-v if v < after else v for v, after in zip(values, [*values[1:], 0], strict=True))
+
+
+def quantities(text: str) -> list[Quantity]:
+    """Every number, date and number word of NFC ``text``, in order of place."""
+    taken = bytearray(len(text))
+    found: list[Quantity] = []
+    for finder in (_dates, _romans, _fractions, _digits, _number_words):
+        for quantity in finder(text, taken):
+            taken[quantity.start : quantity.end] = b"\x01" * (quantity.end - quantity.start)
+            found.append(quantity)
+    return sorted(found, key=lambda q: q.start)
+
+
+def units_in(text: str) -> frozenset[str]:
+    """Canonical units that stand anywhere in ``text``, such as in the head of a table."""
+    lowered = text.lower()
+    found = {unit for spelling, unit in _UNIT_OF.items() if spelling in lowered and _stands(spelling, lowered)}
+    return frozenset(found | {unit for symbol, unit in _SYMBOLS.items() if _stands(symbol, text)})
+
+
+def bears(evidence: Sequence[Quantity], claim: Quantity, units: frozenset[str]) -> bool:
+    """Whether ``evidence`` holds the number that ``claim`` states, with a unit that fits.
+
+    Args:
+        units: units that stand in the passage apart from numbers; a bare number in a table may mean one of them.
+    """
+    if any(same_quantity(claim, other, units) for other in evidence):
+        return True
+    if claim.date is None or claim.date[2] is None or claim.date[1] is None:
+        return False
+    # "Năm 1945 ... Ngày 2 tháng 9, ...": the year is given once for several days.
+    day, month, year = claim.date
+    has_day = any(o.date is not None and o.date[2] is None and o.date[:2] == (day, month) for o in evidence)
+    return has_day and any(o.is_year and Fraction(year) in o.values for o in evidence)
+
+
+def same_quantity(claim: Quantity, other: Quantity, units: frozenset[str] = frozenset()) -> bool:
+    """Whether ``other`` says at least what ``claim`` says."""
+    if claim.date is not None:
+        if other.date is not None:
+            return all(mine is None or mine == its for mine, its in zip(claim.date, other.date, strict=True))
+        day, month, year = claim.date
+        return day is None and month is None and other.is_year and Fraction(year or 0) in other.values
+    if other.date is not None:
+        # A bare number never stands for a day or a month.
+        year = other.date[2]
+        return claim.unit is None and year is not None and Fraction(year) in claim.values
+    if not claim.values & other.values:
+        return False
+    return _unit_fits(claim, other, units)
+
+
+def _unit_fits(claim: Quantity, other: Quantity, units: frozenset[str]) -> bool:
+    if claim.says_year and not other.is_year:
+        return False
+    if claim.unit == other.unit:
+        return True
+    if "TCN" in (claim.unit, other.unit):
+        return False
+    if claim.unit is None:
+        return True
+    return other.unit is None and not other.says_year and claim.unit in units
+
+
+def _stands(spelling: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", text) is not None
+
+
+def _free(taken: bytearray, start: int, end: int) -> bool:
+    return not any(taken[start:end])
+
+
+def _dates(text: str, taken: bytearray) -> list[Quantity]:
+    found: list[Quantity] = []
+
+    def add(match: re.Match[str], day: int | None, month: int, year: str | None) -> None:
+        if (day is None or 1 <= day <= 31) and 1 <= month <= 12 and _free(taken, match.start(), match.end()):
+            taken[match.start() : match.end()] = b"\x01" * (match.end() - match.start())
+            date = (day, month, int(year) if year else None)
+            found.append(Quantity(match.group().strip(), match.start(), match.end(), date=date))
+
+    for match in _DATE.finditer(text):
+        add(match, int(match[1]), int(match[3]), match[4])
+    for match in _DAY_MONTH.finditer(text):
+        # "2/9" alone is a fraction as much as a day; only a year or the word "ngày" makes it a date.
+        if match[2] or match[4] or match.group()[0].isalpha():
+            add(match, int(match[1]), int(match[2] or match[3]), match[4])
+    for match in _MONTH_YEAR.finditer(text):
+        month = _MONTHS.get(match[1].lower())
+        add(match, None, month if month is not None else int(match[1]), match[2])
+    return found
+
+
+def _romans(text: str, taken: bytearray) -> list[Quantity]:
+    found: list[Quantity] = []
+    for match in _ROMAN.finditer(text):
+        unit = "thế kỉ" if match["lead"].lower().startswith("thế") else None
+        for group in ("numerals", "second"):
+            value = roman_value(match[group]) if match[group] and match[group].isupper() else None
+            if value and _free(taken, match.start(group), match.end(group)):
+                start = match.start() if group == "numerals" else match.start(group)
+                surface = text[start : match.end(group)]
+                found.append(Quantity(surface, start, match.end(group), frozenset({Fraction(value)}), unit))
+    return found
+
+
+def _fractions(text: str, taken: bytearray) -> list[Quantity]:
+    found: list[Quantity] = []
+    for match in _FRACTION.finditer(text):
+        above, below = int(match[1]), int(match[2])
+        if below and _free(taken, match.start(), match.end()):
+            unit, end = _unit_after(text, match.end())
+            values = frozenset({Fraction(above, below)})
+            found.append(Quantity(text[match.start() : end], match.start(), end, values, unit))
+    return found
+
+
+def _digits(text: str, taken: bytearray) -> list[Quantity]:
+    found: list[Quantity] = []
+    for match in _NUMBER.finditer(text):
+        if not _free(taken, match.start("digits"), match.end()) or _is_inside_word(text, match):
+            continue
+        values = _readings(match["digits"])
+        exponent = match[3] or (match["power"] or "").translate(_SUPERSCRIPTS)
+        if exponent.strip("-") and abs(int(exponent)) <= 40:
+            values = {value ** int(exponent) for value in values}
+        if match["sign"] or _MINUS_BEFORE.search(text[: match.start()]):
+            values = {-value for value in values}
+        found.append(_with_unit(text, match.start(), match.end(), values))
+        if found[-1].end > match.end():
+            taken[match.end() : found[-1].end] = b"\x01" * (found[-1].end - match.end())
+    return found
+
+
+def _is_inside_word(text: str, match: re.Match[str]) -> bool:
+    """A digit glued to letters belongs to a name (B52, 4G), unless the letters are a unit."""
+    rest = text[match.end() : match.end() + 24]
+    return bool(rest) and rest[0].isalpha() and _unit_after(rest, 0)[0] is None and not _MULTIPLIER.match(rest)
+
+
+def _with_unit(text: str, start: int, end: int, values: set[Fraction]) -> Quantity:
+    while multiplier := _MULTIPLIER.match(text, end):
+        factor = _MULTIPLIERS[multiplier.group().strip().lower()]
+        values = {value * factor for value in values}
+        end = multiplier.end()
+    before = text[max(0, start - 16) : start]
+    if _CENTURY.search(before):
+        return Quantity(text[start:end], start, end, frozenset(values), "thế kỉ")
+    unit, unit_end = _unit_after(text, end)
+    is_plain = text[start:end].isdecimal()
+    is_calendar = is_plain and len(text[start:end]) in (3, 4)
+    says_year = bool(_YEAR_BEFORE.search(before)) and is_plain
+    is_year = says_year or (unit is None and is_calendar and any(1000 <= value <= 2100 for value in values))
+    if is_year and unit in _TIME_UNITS.values():
+        unit, unit_end = None, end
+    if unit not in (None, "TCN"):
+        is_year = says_year = False
+    return Quantity(text[start:unit_end], start, unit_end, frozenset(values), unit, None, is_year, says_year)
+
+
+def _unit_after(text: str, end: int) -> tuple[str | None, int]:
+    match = _UNIT.match(text, end)
+    if match is not None and match.group().strip() not in _CAPITAL_LETTERS:
+        unit = _UNIT_OF[match.group().strip().lower()]
+        # "100 năm" is a span of time, "4 tháng 9" and "5 năm 1945" are the start of a date.
+        if not (unit in _TIME_UNITS.values() and re.match(r"\s\d", text[match.end() : match.end() + 2])):
+            return unit, match.end()
+        return None, end
+    symbol = _SYMBOL.match(text, end)
+    return (_SYMBOLS[symbol.group().strip()], symbol.end()) if symbol else (None, end)
+
+
+def _readings(digits: str) -> set[Fraction]:
+    """Values that a spelling with separators may mean."""
+    plain = re.sub(r"[ \u00a0\u202f]", "", digits)
+    if plain.isdecimal():
+        return {Fraction(plain)}
+    marks = re.findall(r"[.,]", plain)
+    if len(set(marks)) == 2:
+        # The last mark is the decimal one: 1.234,5 or 1,234.5
+        head, _, tail = plain.rpartition(marks[-1])
+        return {Fraction(re.sub(r"[.,]", "", head) + "." + tail)}
+    groups = re.split(r"[.,]", plain)
+    is_grouped = len(groups[0]) <= 3 and groups[0] != "0" and all(len(g) == 3 for g in groups[1:])
+    readings = {Fraction("".join(groups))} if is_grouped else set[Fraction]()
+    if len(marks) == 1:
+        readings.add(Fraction(f"{groups[0]}.{groups[1]}"))
+    # 3.2.1 numbers a section: only the same spelling equals it.
+    return readings or {Fraction(int("".join(groups)), 10 ** (len(groups) + 20))}
+
+
+# --- Number words ----------------------------------------------------------------------------------------------------
+
+_UNITS = {"một": 1, "mốt": 1, "hai": 2, "ba": 3, "bốn": 4, "tư": 4, "năm": 5, "lăm": 5, "nhăm": 5, "sáu": 6, "bảy": 7,
+          "bẩy": 7, "tám": 8, "chín": 9}  # fmt: skip
+_SCALES = {"trăm": 100, **_MULTIPLIERS}
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER_WORDS = frozenset([*_UNITS, *_SCALES, "mười", "mươi", "linh", "lẻ"])
+# Words that make "ba", "năm", "chín" a father, a year, or ripe.
+_NOT_AFTER = {
+    "ba": word_set("mẹ má tôi em mình ơi"),
+    "chín": word_set("muồi đỏ vàng rộ"),
+}
+_NOT_BEFORE = {
+    "ba": word_set("ông thu phong người"),
+    "chín": word_set("quả trái lúa nấu đã vừa gần chưa"),
+    "hai": frozenset(),
+}
+# "năm" is five only before something counted.
+_COUNTED = word_set(
+    "người loại phần bước tỉnh con cái chiếc lần nước châu đại giai điểm nhóm yếu đới tầng vùng dân huyện quận "
+    "thành ngón cánh loài dạng kiểu hình câu bài mục tiết giờ phút giây ngày tuần tháng mét cân tấn"
+)
+
+
+def _number_words(text: str, taken: bytearray) -> list[Quantity]:
+    listed = list(_WORD.finditer(text))
+    found: list[Quantity] = []
+    index = 0
+    while index < len(listed):
+        run_end = index
+        while run_end < len(listed) and _continues(text, listed, index, run_end):
+            run_end += 1
+        run = listed[index:run_end]
+        if not run or not _free(taken, run[0].start(), run[-1].end()):
+            index += max(1, len(run))
+            continue
+        words = [m.group().lower() for m in run]
+        value = _word_value(words) if _is_number_run(words, listed, index, run_end) else None
+        if value is not None:
+            quantity = _with_unit(text, run[0].start(), run[-1].end(), {Fraction(value)})
+            found.append(quantity)
+        index = run_end
+    return found
+
+
+def _continues(text: str, listed: list[re.Match[str]], first: int, position: int) -> bool:
+    match = listed[position]
+    if match.group().lower() not in _NUMBER_WORDS:
+        return False
+    if match.group()[0].isupper() and position > 0:
+        return False
+    return position == first or text[listed[position - 1].end() : match.start()] == " "
+
+
+def _is_number_run(words: list[str], listed: list[re.Match[str]], start: int, end: int) -> bool:
+    before = listed[start - 1].group().lower() if start else ""
+    following = listed[end].group() if end < len(listed) else ""
+    after = following.lower()
+    # "Hai Bà Trưng": a name, not a count.
+    if listed[start].group()[0].isupper() and following[:1].isupper():
+        return False
+    if len(words) > 1:
+        return any(w in _SCALES or w in ("mười", "mươi") for w in words)
+    word = words[0]
+    if word in ("một", "mốt", "tư", "lăm", "nhăm", "linh", "lẻ", "mươi") or word in _SCALES:
+        return word == "tư" and before == "thứ"
+    if word == "năm":
+        return before in ("thứ", "lớp", "số") or (after in _COUNTED and before not in ("mỗi", "hàng", "một", "trong"))
+    return after not in _NOT_AFTER.get(word, ()) and before not in _NOT_BEFORE.get(word, ())
+
+
+def _word_value(words: list[str]) -> int | None:
+    """Value of number words; None when they do not form one number."""
+    total = current = 0
+    last_unit: int | None = None
+    for word in words:
+        if word in _UNITS:
+            if last_unit is not None:
+                return None
+            last_unit = _UNITS[word]
+        elif word == "mười":
+            current, last_unit = current + 10, None
+        elif word == "mươi":
+            current, last_unit = current + 10 * (last_unit or 1), None
+        elif word == "trăm":
+            current, last_unit = current + 100 * (last_unit or 1), None
+        elif word in _MULTIPLIERS:
+            total += (current + (last_unit or 0) or 1) * _MULTIPLIERS[word]
+            current, last_unit = 0, None
+    return total + current + (last_unit or 0)
