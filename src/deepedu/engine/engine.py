@@ -1,6 +1,5 @@
 """The engine: a model on its way into memory, then requests through it, then the end."""
 
-import copy
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,17 +10,13 @@ from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ContextLengthExceeded, DeepEduError, EngineLoading, RequestRefused
 from deepedu.engine import weights
 from deepedu.engine.generate import GenerationEvent, Sampling, generate
-from deepedu.engine.progress import Progress, ProgressSink, ignore
+from deepedu.engine.progress import Progress, ProgressSink, Stopped, ignore
 from deepedu.engine.scheduler import Job, Scheduler
 from deepedu.engine.weights import LoadedModel
 
 logger = logging.getLogger(__name__)
 
 Status = Literal["loading", "ok", "draining", "failed"]
-
-
-class LoadingStopped(Exception):
-    """Raised inside loading when the engine is closed meanwhile: a signal to our own thread, no error to a caller."""
 
 
 class Engine:
@@ -47,8 +42,6 @@ class Engine:
         self._loaded: LoadedModel | None = None
         self._scheduler = Scheduler(settings.max_queue)
         self._draining = self._stopped = False
-        self._encoding = threading.Lock()
-        self._encoder: Any = None
 
     @property
     def status(self) -> Status:
@@ -103,7 +96,7 @@ class Engine:
                 max_window_tokens=settings.max_window_tokens,
                 progress=self._on_progress,
             )
-        except LoadingStopped:
+        except Stopped:
             logger.info("loading stopped")
             return
         except DeepEduError as error:
@@ -113,8 +106,6 @@ class Engine:
 
     def use(self, loaded: LoadedModel) -> None:
         """Takes a model that is in memory already."""
-        # Encoding changes a tokenizer's inner state, so the worker's decoding gets a tokenizer of its own.
-        self._encoder = copy.deepcopy(loaded.tokenizer)
         self._loaded = loaded
         logger.info("%s is ready: %s, %s, window %d", self.names[0], loaded.device, loaded.dtype, loaded.window_tokens)
 
@@ -127,21 +118,20 @@ class Engine:
         """
         from jinja2 import TemplateError
 
-        self.loaded  # noqa: B018 - refuses while loading
-        if not getattr(self._encoder, "chat_template", None):
+        tokenizer = self.loaded.tokenizer
+        if not getattr(tokenizer, "chat_template", None):
             raise RequestRefused(
                 f"the model {self.names[0]!r} has no chat template: use /v1/completions", param="messages"
             )
-        with self._encoding:
-            try:
-                text = self._encoder.apply_chat_template(
-                    [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
-                )
-            except TemplateError as error:
-                raise RequestRefused(
-                    f"the model's chat template refuses these messages: {error}", param="messages"
-                ) from error
-            return self._encoder.encode(text, add_special_tokens=False)
+        try:
+            text = tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            raise RequestRefused(
+                f"the model's chat template refuses these messages: {error}", param="messages"
+            ) from error
+        return _encode(tokenizer, text, add_special_tokens=False)
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of a plain prompt.
@@ -149,9 +139,7 @@ class Engine:
         Raises:
             EngineLoading: the model is not in memory yet.
         """
-        self.loaded  # noqa: B018 - refuses while loading
-        with self._encoding:
-            return self._encoder.encode(text)
+        return _encode(self.loaded.tokenizer, text, add_special_tokens=True)
 
     def room_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
         """Tokens the completion may have: ``max_tokens``, or what the window leaves.
@@ -217,6 +205,15 @@ class Engine:
 
     def _on_progress(self, event: Progress) -> None:
         if self._stopped:
-            raise LoadingStopped
+            raise Stopped
         self.last_progress = event
         self._progress(event)
+
+
+def _encode(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:
+    # The outer encode() sets truncation and padding anew each time, which fails while the worker decodes with the same
+    # tokenizer; the backend's own call changes nothing and lets other threads run.
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    return backend.encode(text, add_special_tokens=add_special_tokens).ids

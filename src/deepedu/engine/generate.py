@@ -186,7 +186,7 @@ def forward(loaded: LoadedModel, token_ids: Sequence[int], cache: Any) -> "torch
 
     with torch.inference_mode():
         ids = torch.tensor([list(token_ids)], dtype=torch.long, device=loaded.device)
-        output = loaded.model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        output = loaded.model(input_ids=ids, use_cache=True, logits_to_keep=1, **{loaded.cache_argument: cache})
         return output.logits[0, -1].float()
 
 

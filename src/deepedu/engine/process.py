@@ -43,7 +43,12 @@ def serve(
     listener = _listen(settings.host, settings.port)
     engine = engine or Engine(settings, progress=progress)
     config = uvicorn.Config(
-        create_app(engine), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=FLUSH_S
+        create_app(engine),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=FLUSH_S,
     )
     server = _DrainingServer(config, engine, settings.drain_s)
     loading = threading.Thread(target=_load, args=(engine, server), name="deepedu-load", daemon=True)

@@ -21,7 +21,14 @@ class Progress:
     detail: str
 
 
-# Called from the working thread; an exception it raises stops the work, which leaves nothing half-made behind.
+class Stopped(BaseException):
+    """What a sink raises to stop the work, which then leaves nothing half-made behind.
+
+    No ``Exception``, so that no library between the sink and us takes it for a fault of its own.
+    """
+
+
+# Called from the working thread.
 ProgressSink = Callable[[Progress], None]
 
 

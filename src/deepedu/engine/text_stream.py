@@ -50,10 +50,11 @@ class StopFilter:
     def push(self, text: str) -> str:
         """The part of the text so far that is certain to stand before any stop string."""
         text = self._held + text
-        found = [position for stop in self._stops if (position := text.find(stop)) >= 0]
+        found = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
         if found:
+            # The one that is complete first, so that the result does not depend on how the text was cut into pieces.
             self.stopped, self._held = True, ""
-            return text[: min(found)]
+            return text[: min(found)[1]]
         hold = max((self._overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - hold :]
         return text[: len(text) - hold]

@@ -3,6 +3,7 @@
 A source is a local Hugging Face folder, a local ``.gguf`` file, a hub id, or the name of a demo model.
 """
 
+import inspect
 import json
 import logging
 import os
@@ -29,7 +30,8 @@ HUB_PATTERNS = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
 class LoadedModel:
     """A causal language model in memory.
 
-    ``window_tokens`` bounds prompt plus completion; ``end_ids`` are the tokens that end a completion.
+    ``window_tokens`` bounds prompt plus completion; ``end_ids`` are the tokens that end a completion;
+    ``cache_argument`` is what the model's ``forward`` calls its KV cache.
     """
 
     model: Any
@@ -39,6 +41,7 @@ class LoadedModel:
     device: "torch.device"
     dtype: "torch.dtype"
     end_ids: frozenset[int]
+    cache_argument: str = "cache"
 
 
 def served_names(source: str) -> tuple[str, ...]:
@@ -253,7 +256,17 @@ def load(
         device=place,
         dtype=number,
         end_ids=_end_ids(model, tokenizer),
+        cache_argument=_cache_argument(model),
     )
+
+
+def _cache_argument(model: Any) -> str:
+    # Renamed in the course of transformers 5; models outside the library may keep the old name.
+    names = inspect.signature(model.forward).parameters
+    found = next((name for name in ("cache", "past_key_values") if name in names), None)
+    if found is None or "logits_to_keep" not in names:
+        raise Unsupported(f"{type(model).__name__} takes no KV cache or no logits_to_keep, so it cannot be served")
+    return found
 
 
 def _window(model: Any, limit: int | None) -> int:

@@ -1,0 +1,162 @@
+"""The server as a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from deepedu.base.config import EngineSettings
+from deepedu.base.errors import EngineError, ModelError
+from deepedu.engine.process import serve
+
+pytest.importorskip("torch", reason="needs the extra 'engine'")
+
+COMMAND = (sys.executable, "-c", "from deepedu.cli.main import main; main()", "engine")
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hà Nội"}]}
+
+# As "deepedu engine serve", but every token takes a tenth of a second.
+SLOW = """
+import sys, time
+from pathlib import Path
+from deepedu.base.config import EngineSettings
+from deepedu.engine import engine, generate, process
+
+def slow(*arguments, **options):
+    for event in generate.generate(*arguments, **options):
+        time.sleep(0.1)
+        yield event
+
+settings = EngineSettings(model=sys.argv[1], port=0, drain_s=float(sys.argv[2]), device="cpu")
+process.serve(
+    settings,
+    engine=engine.Engine(settings, complete=slow),
+    on_listening=lambda host, port: print('{"event": "listening", "port": %d}' % port, flush=True),
+)
+"""
+
+
+@contextmanager
+def started(command: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = json.loads(process.stdout.readline())
+        assert line["event"] == "listening"
+        yield process, f"http://127.0.0.1:{line['port']}"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def health(url: str) -> str:
+    return httpx.get(f"{url}/health", timeout=30).json()["status"]
+
+
+def test_serve_announces_its_port_loads_answers_and_ends_on_sigterm(
+    tiny_folder: Path, eventually: Callable[..., None]
+) -> None:
+    command = (*COMMAND, "serve", "--model", str(tiny_folder), "--port", "0", "--device", "cpu", "--announce")
+    with started(command) as (process, url):
+        # The port is open before torch is even imported.
+        assert health(url) in ("loading", "ok")
+        eventually(lambda: health(url) == "ok", 120)
+        answer = httpx.post(f"{url}/v1/chat/completions", json={**CHAT, "max_tokens": 3}, timeout=60)
+        assert answer.json()["usage"]["completion_tokens"] == 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(("drain_s", "complete"), [(60.0, True), (0.3, False)])
+def test_sigterm_drains(tiny_folder: Path, eventually: Callable[..., None], drain_s: float, complete: bool) -> None:
+    command = (sys.executable, "-c", SLOW, str(tiny_folder), str(drain_s))
+    with started(command) as (process, url):
+        eventually(lambda: health(url) == "ok", 120)
+        chunks: list[dict[str, Any]] = []
+
+        def read() -> None:
+            body = {**CHAT, "max_tokens": 30, "stream": True}
+            with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as answer:
+                chunks.extend(json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: {"))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        eventually(lambda: httpx.get(f"{url}/health", timeout=30).json().get("running") == 1)
+        process.send_signal(signal.SIGTERM)
+        if complete:
+            eventually(lambda: health(url) == "draining")
+            assert httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=30).status_code == 503
+        thread.join(60)
+        assert process.wait(30) == 0
+        if complete:
+            assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+        else:
+            assert chunks[-1]["error"]["code"] == "draining"
+
+
+def test_a_second_signal_does_not_wait(tiny_folder: Path, eventually: Callable[..., None]) -> None:
+    with started((sys.executable, "-c", SLOW, str(tiny_folder), "600")) as (process, url):
+        eventually(lambda: health(url) == "ok", 120)
+        body = {**CHAT, "max_tokens": 400, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as answer:
+            next(answer.iter_lines())
+            process.send_signal(signal.SIGTERM)
+            eventually(lambda: health(url) == "draining")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+
+
+def test_sigterm_while_loading_ends_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        # A hub that never answers.
+        endpoint = f"http://127.0.0.1:{hub.getsockname()[1]}"
+        environment = {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"}
+        command = ("env", *[f"{key}={value}" for key, value in environment.items()], *COMMAND)
+        arguments = ("serve", "--model", "nobody/nothing", "--port", "0", "--announce")
+        with started((*command, *arguments)) as (process, url):
+            assert health(url) == "loading"
+            begun = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+            assert time.monotonic() - begun < 20
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_process_with_its_message(tmp_path: Path) -> None:
+    settings = EngineSettings(model=str(tmp_path), port=0, cache_dir=tmp_path)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        serve(settings)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EngineError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
+            serve(EngineSettings(model="demo", port=port))
+
+
+def test_fetch_tells_where_the_model_is_or_what_is_wrong(tiny_folder: Path) -> None:
+    run = [*COMMAND, "fetch", str(tiny_folder)]
+    done = subprocess.run(run, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120)
+    assert done.returncode == 0
+    assert str(tiny_folder) in done.stdout.replace("\n", "")
+    run = [*COMMAND, "fetch", "/nowhere"]
+    failed = subprocess.run(run, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120)
+    assert failed.returncode == 1
+    assert "model_not_available" in failed.stderr
+    assert "Traceback" not in failed.stderr
