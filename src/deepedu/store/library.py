@@ -45,6 +45,8 @@ class SectionSummary:
     title: str
     first_page: int
     last_page: int
+    # Label and title in one line: "Bài 3. Ba thể của chất".
+    display: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def book_detail(database: Database, book_id: int) -> BookDetail:
         return BookDetail(
             _summary(book, *_counts(session)),
             tuple(
-                SectionSummary(s.id, depths[s.id], s.kind, s.number, s.title, s.first_page, s.last_page)
+                SectionSummary(s.id, depths[s.id], s.kind, s.number, s.title, s.first_page, s.last_page, s.display)
                 for s in sections
             ),
         )

@@ -102,11 +102,18 @@ class Section(Base):
     parent_id: Mapped[int | None] = mapped_column(ForeignKey("sections.id", ondelete="CASCADE"))
     ordinal: Mapped[int]
     kind: Mapped[str] = mapped_column(String(16))
-    # As printed, without the word: "3" for "Bài 3", "IV" for "Chương IV".
+    # Word and number as printed: "Bài 3", "CHƯƠNG IV", "§2"; None where a section has none.
+    label: Mapped[str | None] = mapped_column(Text)
+    # The number alone: "3", "IV".
     number: Mapped[str | None] = mapped_column(Text)
     title: Mapped[str] = mapped_column(Text)
     first_page: Mapped[int]
     last_page: Mapped[int]
+
+    @property
+    def display(self) -> str:
+        """Label and title in one line: "Bài 3. Ba thể của chất"."""
+        return ". ".join(part for part in (self.label, self.title) if part)
 
 
 class Passage(Base):

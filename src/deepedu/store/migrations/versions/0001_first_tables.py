@@ -60,6 +60,7 @@ def upgrade() -> None:
         sa.Column("parent_id", sa.Integer(), nullable=True),
         sa.Column("ordinal", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("label", sa.Text(), nullable=True),
         sa.Column("number", sa.Text(), nullable=True),
         sa.Column("title", sa.Text(), nullable=False),
         sa.Column("first_page", sa.Integer(), nullable=False),
