@@ -150,7 +150,7 @@ def _carried_names(statement: Statement, window: Window) -> frozenset[int]:
 def _number_fault(statement: Statement, window: Window) -> str | None:
     for quantity in statement.quantities:
         if not bears(window.quantities, quantity, window.passage.units):
-            return _missing_number(quantity, window)
+            return _missing_number(statement, quantity, window)
         other = _better_placed(statement, quantity, window) or _said_elsewhere(statement, quantity, window)
         if other is not None:
             said = f"; ở chỗ này sách viết {other.surface}" if other is not quantity else ""
@@ -158,11 +158,13 @@ def _number_fault(statement: Statement, window: Window) -> str | None:
     return None
 
 
-def _missing_number(quantity: Quantity, window: Window) -> str:
+def _missing_number(statement: Statement, quantity: Quantity, window: Window) -> str:
     kind = "Mốc thời gian" if quantity.is_time else "Số"
-    alike = [q for q in window.quantities if q.is_time == quantity.is_time and (q.is_time or q.unit == quantity.unit)]
-    said = f"; sách viết {alike[0].surface}" if alike else ""
-    return f"{kind} {quantity.surface} không có trong sách{said}."
+    mine = _around(statement.tokens, quantity)
+    alike = [(_closeness(mine, _around(s.tokens, q)), q) for s in window.sentences for q in s.quantities]
+    alike = [(closeness, q) for closeness, q in alike if _same_kind(quantity, q)]
+    said = f"; sách viết {max(alike, key=lambda pair: pair[0])[1].surface}" if alike else ""
+    return f"{kind} {quantity.surface} không có trong đoạn sách này{said}."
 
 
 def _better_placed(statement: Statement, claim: Quantity, window: Window) -> Quantity | None:
@@ -205,7 +207,11 @@ def _said_elsewhere(statement: Statement, claim: Quantity, window: Window) -> Qu
 
 
 def _nearness(statement: Statement, claim: Quantity) -> list[tuple[str, float]]:
-    """The statement's words apart from names and numbers, the nearer to ``claim`` the heavier; together they weigh 1."""
+    """The statement's words apart from names and numbers, the nearer to ``claim`` the heavier; together they weigh 1.
+
+    Returns:
+        Words without accents with their weight.
+    """
     near: list[tuple[str, float]] = []
     places = [i for i, t in enumerate(statement.tokens) if claim.start <= t.start < claim.end] or [0]
     for index, token in enumerate(statement.tokens):
@@ -236,62 +242,6 @@ def _around(listed: Sequence[Token], quantity: Quantity) -> dict[str, float]:
 
 def _closeness(mine: dict[str, float], its: dict[str, float]) -> float:
     return sum(told for word, told in mine.items() if word in its)
-
-
-def _said_elsewhere(statement: Statement, claim: Quantity, window: Window) -> Quantity | None:
-    """What the book says instead, when the statement's words stand in one sentence and ``claim`` in another.
-
-    Returns:
-        The number in that other sentence, ``claim`` itself when it has none of this kind, None when all is well.
-    """
-    near = _nearness(statement, claim)
-    here = elsewhere = 0.0
-    other: Quantity | None = None
-    for sentence in window.passage.sentences:
-        held = sentence.folded
-        share = sum(told for word, told in near if word in held)
-        if bears(sentence.quantities, claim, window.passage.units):
-            here = max(here, share)
-        elif share > elsewhere:
-            elsewhere = share
-            other = next((q for q in sentence.quantities if _same_kind(claim, q)), None)
-    if other is not None and elsewhere > here + _COMPETING_LEAD:
-        return other
-    return claim if elsewhere > here + _LONE_LEAD else None
-
-
-def _nearness(statement: Statement, claim: Quantity) -> list[tuple[str, float]]:
-    """The statement's words apart from names and numbers, the nearer to ``claim`` the heavier; together they weigh 1."""
-    near: list[tuple[str, float]] = []
-    places = [i for i, t in enumerate(statement.tokens) if claim.start <= t.start < claim.end] or [0]
-    for index, token in enumerate(statement.tokens):
-        is_named = any(name.start <= token.start < name.end for name in statement.names)
-        if not is_named and not statement.in_quantity(token) and is_content(token.word):
-            distance = min(abs(index - place) for place in places)
-            near.append((token.folded, weight(token.word) / (1 + distance / 6)))
-    total = sum(told for _, told in near)
-    return [(word, told / total) for word, told in near] if total else []
-
-
-def _same_kind(one: Quantity, two: Quantity) -> bool:
-    return one.is_time == two.is_time and (one.is_time or one.unit == two.unit)
-
-
-def _around(listed: Sequence[Token], quantity: Quantity) -> dict[str, float]:
-    """Words next to a number, the nearer the heavier; together they weigh 1."""
-    before = [t for t in listed if t.end <= quantity.start][-4:][::-1]
-    after = [t for t in listed if t.start >= quantity.end][:4]
-    near: dict[str, float] = {}
-    for side in (before, after):
-        for distance, token in enumerate(side):
-            if not token.is_number:
-                near[token.folded] = max(near.get(token.folded, 0.0), weight(token.word) / (distance + 1))
-    total = sum(near.values())
-    return {word: told / total for word, told in near.items()} if total else {}
-
-
-def _closeness(one: dict[str, float], two: dict[str, float]) -> float:
-    return sum(min(told, two[word]) for word, told in one.items() if word in two)
 
 
 def _name_fault(statement: Statement, window: Window) -> str | None:
@@ -365,7 +315,7 @@ def _swap_in(mine: Sequence[Token], sentence: Sentence, window: Window, statemen
             continue
         put = [t for t in mine[a:b] if t.word not in sentence_words and not statement.in_quantity(t)]
         gone = [t for t in its[c:d] if not any(t.word == m.word for m in mine)]
-        is_borne = all(t.word in window.words or t.word in window.passage.lexicon.capitalised for t in put)
+        is_borne = all(t.word in window.words or t.word in window.passage.lexicon.names for t in put)
         if put and gone and is_borne and not all(t.word in _PRONOUNS for t in gone):
             return _span(statement.text, mine[a:b]), _span(sentence.text, its[c:d])
     return None

@@ -5,7 +5,6 @@ number, date, unit and proper name in it stands in that evidence. What fails is 
 own sentence takes its place. When the book has none, the answer says so.
 """
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +14,10 @@ from deepedu.tutor.answer import Answer, CheckedSentence, Status
 from deepedu.tutor.claims import Statement, coverage, fault, news_coverage
 from deepedu.tutor.draft import Cleaned, clean, sentences
 from deepedu.tutor.names import Lexicon
-from deepedu.tutor.quantities import bears
+from deepedu.tutor.quantities import Quantity, bears
 from deepedu.tutor.quoting import Asked, Choice, Question, candidates, choice_of
 from deepedu.tutor.terms import tokens
 from deepedu.tutor.windows import Passage, Window, nearest_lessons
-
-_log = logging.getLogger(__name__)
 
 # Share of a sentence's content that its window must bear. Found on ViQuAD dev; see the grounding bench.
 _BEARS = 0.62
@@ -32,6 +29,11 @@ _RELATED = 0.35
 _FOUND = 0.4
 # How far below the best quote a bare answer may stand.
 _NEAR_BEST = 1.0
+# What a supported answer adds to the odds that the book answers, and a model's "it does not say" takes away.
+_ANSWER_BONUS = 1.0
+_DISCLAIMER_MALUS = 1.0
+# What a failed sentence's words weigh in the choice of the quote.
+_DRAFT_HINT = 2.0
 _TRIED_WINDOWS = 8
 _MAX_SENTENCES = 60
 
@@ -49,6 +51,19 @@ class _Fit:
     score: float
 
 
+@dataclass(frozen=True)
+class _Verdict:
+    """A checked sentence with the window that bears it, or where its fault was found."""
+
+    sentence: CheckedSentence
+    statement: Statement
+    window: Window | None
+
+    @property
+    def is_supported(self) -> bool:
+        return self.sentence.status is Status.SUPPORTED
+
+
 class Grounder:
     """Checks the sentences of one answer.
 
@@ -61,9 +76,8 @@ class Grounder:
         self._evidence = tuple(evidence)
         self._passages = tuple(Passage(marker, piece) for marker, piece in enumerate(self._evidence, start=1))
         book = [(s.text, s.tokens) for passage in self._passages for s in passage.sentences]
-        asked = tuple(tokens(question))
-        # The question's own spelling tells names too, but must not vouch for them: it is no evidence.
-        self._known = Lexicon.of([*book, (question, asked)])
+        # The question's own spelling helps to tell names from words; it vouches for none, being no evidence.
+        self._known = Lexicon.of([*book, (question, tuple(tokens(question)))])
         self._question = Question.of(question, self._known)
         self._choices = candidates(self._question, self._passages)
 
@@ -74,59 +88,70 @@ class Grounder:
             The sentence without markers, supported or not; None when it says nothing (a greeting, a question back,
             "the passages do not say").
         """
-        cleaned = clean(sentence)
-        if cleaned.is_empty:
-            return None
-        copied = self._copied(cleaned)
-        if copied is not None:
-            return None if cleaned.is_question else self._supported(cleaned, _Fit(copied, 1.0))
-        if cleaned.is_question or cleaned.is_disclaimer:
-            return None
-        if cleaned.is_foreign or cleaned.is_code:
-            return _unsupported(cleaned, _NOT_VIETNAMESE if cleaned.is_foreign else _NOT_PROSE, 0.0)
-        statement = Statement.of(cleaned.text, self._question.tokens, self._known)
-        if cleaned.is_filler and not statement.quantities and all(name.start == 0 for name in statement.names):
-            return None
-        return self._verdict(cleaned, statement)
+        verdict = self._check(sentence)
+        return None if verdict is None else verdict.sentence
 
     def finish(self, draft: str) -> Answer:
-        """The whole draft as an answer: every sentence with its verdict, and the book's own words where it failed."""
-        checked: list[CheckedSentence] = []
+        """The whole draft as an answer: every sentence with its verdict, and the book's own words where it failed.
+
+        When the book does not answer the question, the sentences only tell what became of the draft.
+        """
+        verdicts: list[_Verdict] = []
         seen: set[str] = set()
         pieces = sentences(draft)[:_MAX_SENTENCES]
         for piece in pieces:
-            verdict = self.check_sentence(piece)
+            verdict = self._check(piece)
             # Small models repeat themselves.
-            if verdict is not None and verdict.text.casefold() not in seen:
-                seen.add(verdict.text.casefold())
-                checked.append(verdict)
+            if verdict is not None and verdict.sentence.text.casefold() not in seen:
+                seen.add(verdict.sentence.text.casefold())
+                verdicts.append(verdict)
         disclaims = any(clean(piece).is_disclaimer for piece in pieces)
-        if not self._is_found(checked, disclaims=disclaims):
-            kept = tuple(checked)
+        if not self._is_found(verdicts, disclaims=disclaims):
+            kept = tuple(verdict.sentence for verdict in verdicts)
             return Answer(self._question.text, False, kept, nearest_lessons(self._evidence))
-        return Answer(self._question.text, True, tuple(self._with_quotes(checked)))
+        return Answer(self._question.text, True, tuple(self._with_quote(verdicts)))
 
     # --- One sentence ------------------------------------------------------------------------------------------------
+
+    def _check(self, sentence: str) -> _Verdict | None:
+        cleaned = clean(sentence)
+        if cleaned.is_empty:
+            return None
+        statement = Statement.of(cleaned.text, self._question.tokens, self._known)
+        copied = self._copied(cleaned)
+        if copied is not None:
+            return None if cleaned.is_question else _supported(cleaned, statement, _Fit(copied, 1.0))
+        if cleaned.is_question or cleaned.is_disclaimer:
+            return None
+        if cleaned.is_foreign or cleaned.is_code:
+            return _unsupported(cleaned, statement, _NOT_VIETNAMESE if cleaned.is_foreign else _NOT_PROSE, None)
+        if cleaned.is_filler and not statement.quantities and all(name.start == 0 for name in statement.names):
+            return None
+        return self._held_against_book(cleaned, statement)
 
     def _copied(self, cleaned: Cleaned) -> Window | None:
         """The window that says the same to the letter, the cited passage first."""
         wanted = _plain(cleaned.text)
-        for passage in self._in_cited_order(cleaned.markers):
+        cited, others = self._by_citation(cleaned.markers)
+        for passage in (*cited, *others):
             for window in passage.windows:
                 if _plain(window.text) == wanted:
                     return window
         return None
 
-    def _verdict(self, cleaned: Cleaned, statement: Statement) -> CheckedSentence:
-        cited = [self._passages[n - 1] for n in cleaned.markers if 1 <= n <= len(self._passages)]
-        others = [passage for passage in self._passages if passage not in cited]
-        for group in (cited, others):
+    def _held_against_book(self, cleaned: Cleaned, statement: Statement) -> _Verdict:
+        for group in self._by_citation(cleaned.markers):
             fit = self._bearing(statement, group)
             if fit is not None:
-                return self._supported(cleaned, fit)
-        nearest = self._fits(statement, self._passages)
-        reason = self._reason(statement, nearest[0] if nearest else None)
-        return _unsupported(cleaned, reason, nearest[0].score if nearest else 0.0)
+                return _supported(cleaned, statement, fit)
+        fits = self._fits(statement, self._passages)
+        reason, fit = self._reason(statement, fits)
+        return _unsupported(cleaned, statement, reason, fit)
+
+    def _by_citation(self, markers: Sequence[int]) -> tuple[list[Passage], list[Passage]]:
+        """The cited passages, and the others: a model that cites the wrong one may still say what another bears."""
+        cited = [self._passages[n - 1] for n in markers if 1 <= n <= len(self._passages)]
+        return cited, [passage for passage in self._passages if passage not in cited]
 
     def _fits(self, statement: Statement, passages: Sequence[Passage]) -> list[_Fit]:
         """Windows by how much of the statement they bear, best first; of equals the shorter."""
@@ -147,104 +172,109 @@ class Grounder:
         """Whether a bare answer ("Năm 938.") stands where the book speaks of the question."""
         if coverage(statement, window) < 1.0 or not self._choices:
             return False
-        own = choice_of(self._question, self._passages, window)
-        if own.score < self._choices[0].score - _NEAR_BEST:
+        if self._fit_to_question(window).score < self._choices[0].score - _NEAR_BEST:
             return False
         # Read together with the question it must hold as a whole.
         asked = self._question.text.rstrip(" ?.")
         whole = Statement.of(f"{asked}, {statement.text}", self._question.tokens, self._known)
         return fault(whole, window) is None
 
-    def _reason(self, statement: Statement, nearest: _Fit | None) -> str:
-        if nearest is None:
-            return _NOT_SAID
-        found = fault(statement, nearest.window)
-        if found is not None and nearest.score >= _RELATED:
-            return found
+    def _reason(self, statement: Statement, fits: Sequence[_Fit]) -> tuple[str, _Fit | None]:
+        """What to tell the pupil about a statement that no window bears, and the window that says so."""
+        related = [fit for fit in fits[:_TRIED_WINDOWS] if fit.score >= _RELATED]
+        # A window that holds the numbers tells more about the fault than one that is merely alike.
+        related.sort(key=lambda fit: not all(_holds(fit.window, q) for q in statement.quantities))
+        for fit in related:
+            found = fault(statement, fit.window)
+            if found is not None:
+                return found, fit
         for quantity in statement.quantities:
-            if not any(bears(w.quantities, quantity, p.units) for p in self._passages for w in p.windows):
-                return f"Số {quantity.surface} không có trong sách."
-        if statement.is_fragment and nearest.score >= _BEARS:
-            return _TOO_SHORT
-        return _NOT_SAID
-
-    def _supported(self, cleaned: Cleaned, fit: _Fit) -> CheckedSentence:
-        return CheckedSentence(cleaned.text, Status.SUPPORTED, fit.window.citation(), round(fit.score, 3))
-
-    def _in_cited_order(self, markers: Sequence[int]) -> list[Passage]:
-        cited = [self._passages[n - 1] for n in markers if 1 <= n <= len(self._passages)]
-        return [*cited, *(passage for passage in self._passages if passage not in cited)]
+            if not any(_holds(w, quantity) for p in self._passages for w in p.windows):
+                return f"Số {quantity.surface} không có trong các đoạn sách tìm được.", None
+        nearest = related[0] if related else None
+        return (_TOO_SHORT if statement.is_fragment and nearest else _NOT_SAID), nearest
 
     # --- The whole answer --------------------------------------------------------------------------------------------
 
-    def _is_found(self, checked: Sequence[CheckedSentence], *, disclaims: bool) -> bool:
+    def _is_found(self, verdicts: Sequence[_Verdict], *, disclaims: bool) -> bool:
         if not self._choices:
             return False
         raised = _logit(self._choices[0].probability)
-        for sentence in checked:
-            if sentence.status is Status.SUPPORTED and self._answers(sentence):
-                raised = max(raised, _logit(self._own_choice(sentence).probability) + 1.0)
-        if disclaims and not any(s.status is Status.SUPPORTED for s in checked):
-            raised -= 1.0
+        for verdict in verdicts:
+            if verdict.is_supported and verdict.window and self._answers(verdict.statement):
+                raised = max(raised, _logit(self._fit_to_question(verdict.window).probability) + _ANSWER_BONUS)
+        if disclaims and not any(verdict.is_supported for verdict in verdicts):
+            raised -= _DISCLAIMER_MALUS
         return raised >= _logit(_FOUND)
 
-    def _answers(self, sentence: CheckedSentence) -> bool:
-        """Whether a supported sentence tells what was asked, rather than only something true."""
-        statement = Statement.of(sentence.text, self._question.tokens, self._known)
+    def _answers(self, statement: Statement) -> bool:
+        """Whether a supported statement tells what was asked, rather than only something true."""
         if not statement.has_news:
             return False
-        fresh = [q for q in statement.quantities if not bears(self._question.quantities, q, frozenset())]
         match self._question.asked:
             case Asked.TIME | Asked.NUMBER:
-                return bool(fresh)
+                return not all(bears(self._question.quantities, q, frozenset()) for q in statement.quantities)
             case Asked.PERSON:
                 known = {word for name in self._question.names for word in name.words}
                 return any(not known & set(name.words) for name in statement.names)
             case _:
                 return True
 
-    def _own_choice(self, sentence: CheckedSentence) -> Choice:
-        return choice_of(self._question, self._passages, self._window_of(sentence))
+    def _fit_to_question(self, window: Window) -> Choice:
+        return choice_of(self._question, self._passages, window)
 
-    def _window_of(self, sentence: CheckedSentence) -> Window:
-        citation = sentence.citation
-        assert citation is not None
-        passage = self._passages[citation.marker - 1]
-        return next(w for w in passage.windows if (w.start, w.end) == (citation.start, citation.end))
+    def _with_quote(self, verdicts: Sequence[_Verdict]) -> list[CheckedSentence]:
+        """The sentences, with a quote in place of the first that failed when none of them answers the question."""
+        sentences = [verdict.sentence for verdict in verdicts]
+        if any(self._is_good_answer(verdict) for verdict in verdicts):
+            return sentences
+        failed = next((v for v in verdicts if not v.is_supported), None)
+        choice = self._quote_for(failed)
+        window = choice.window
+        score = round(choice.probability, 3)
+        quote = CheckedSentence(window.readable(), Status.QUOTED, window.citation(), score)
+        if failed is None:
+            return [quote, *sentences]
+        quote = replace(quote, reason=failed.sentence.reason, replaces=failed.sentence.text)
+        return [quote if sentence is failed.sentence else sentence for sentence in sentences]
 
-    def _with_quotes(self, checked: Sequence[CheckedSentence]) -> list[CheckedSentence]:
-        best = self._choices[0]
-        answered = any(
-            s.status is Status.SUPPORTED
-            and self._answers(s)
-            and (_overlaps(self._window_of(s), best.window) or self._own_choice(s).probability >= _FOUND)
-            for s in checked
+    def _is_good_answer(self, verdict: _Verdict) -> bool:
+        if not verdict.is_supported or verdict.window is None or not self._answers(verdict.statement):
+            return False
+        return _overlap(verdict.window, self._choices[0].window) or (
+            self._fit_to_question(verdict.window).probability >= _FOUND
         )
-        if answered:
-            return list(checked)
-        quote = CheckedSentence(
-            best.window.readable(), Status.QUOTED, best.window.citation(), round(best.probability, 3)
-        )
-        result: list[CheckedSentence] = []
-        is_placed = False
-        for sentence in checked:
-            if sentence.status is Status.UNSUPPORTED and not is_placed:
-                result.append(replace(quote, reason=sentence.reason, replaces=sentence.text))
-                is_placed = True
-            else:
-                result.append(sentence)
-        return result if is_placed else [quote, *result]
+
+    def _quote_for(self, failed: _Verdict | None) -> Choice:
+        """The best quote; a sentence that failed helps to find it, for it often gets only a number or a name wrong."""
+        if failed is None or failed.sentence.score < _RELATED:
+            return self._choices[0]
+        statement = failed.statement
+        return max(self._choices, key=lambda choice: choice.score + _DRAFT_HINT * coverage(statement, choice.window))
 
 
-def _unsupported(cleaned: Cleaned, reason: str, score: float) -> CheckedSentence:
-    return CheckedSentence(cleaned.text, Status.UNSUPPORTED, None, round(score, 3), reason)
+def _supported(cleaned: Cleaned, statement: Statement, fit: _Fit) -> _Verdict:
+    score = round(fit.score, 3)
+    return _Verdict(
+        CheckedSentence(cleaned.text, Status.SUPPORTED, fit.window.citation(), score), statement, fit.window
+    )
+
+
+def _unsupported(cleaned: Cleaned, statement: Statement, reason: str, fit: _Fit | None) -> _Verdict:
+    score = round(fit.score, 3) if fit else 0.0
+    sentence = CheckedSentence(cleaned.text, Status.UNSUPPORTED, None, score, reason)
+    return _Verdict(sentence, statement, fit.window if fit else None)
+
+
+def _holds(window: Window, quantity: Quantity) -> bool:
+    return bears(window.quantities, quantity, window.passage.units)
 
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).rstrip(" .!…").casefold()
 
 
-def _overlaps(one: Window, two: Window) -> bool:
+def _overlap(one: Window, two: Window) -> bool:
     return one.passage is two.passage and one.first < two.stop and two.first < one.stop
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from deepedu.tutor.quantities import roman_value
 from deepedu.tutor.terms import Token, weight, word_set
@@ -11,15 +11,15 @@ from deepedu.tutor.terms import Token, weight, word_set
 _OPENERS = word_set(
     "và của các là có trong một được năm với cho đã những từ sự này ra về vào như số khi để đó tại trên theo sau "
     "trước bị nhiều ngày ông bà tháng cũng làm hiện nhân việc bộ do chỉ cách hai ba bốn sáu bảy tám chín mười hơn "
-    "còn bằng tuy nhưng hình phải cả thì mà cùng loại kết nó gọi họ con hay tới qua gồm khoảng rằng phía nhận an "
-    "vì thứ vua chúa tiếp ngoài chúng đi mới sẽ nên tên rất giữa nhau đây hoặc bởi đều bên cầu gần dưới nơi cuối "
-    "đầu ta thêm nào nếu vậy mỗi cái nhằm rồi em anh chị cô thầy tôi bạn hãy đúng không chưa sông núi biển hồ đảo "
-    "tỉnh thành phố nước thủ đô huyện quận xã làng vùng miền người dân quân đội nhà trận chiến thắng cuộc khởi "
-    "nghĩa vương triều thời đời hoàng đế tướng bác sĩ tiến giáo sư chủ tịch tổng thống đồng thủy khí đất đá gió "
-    "mưa bài chương hồi lần đợt nhờ dù mặc tất cả đến lúc thế kỉ kỷ đại cụ dòng đèo cao nguyên châu lục địa kinh "
-    "tế văn hóa lịch sử xã hội công theo dựa câu trả lời đáp án thông tin đoạn sách giáo khoa ví dụ khác vai trò "
-    "nguyên nhân kết quả mục tiêu đặc điểm"
+    "còn bằng tuy nhưng phải cả thì mà cùng loại kết nó gọi họ con hay tới qua gồm khoảng rằng phía nhận vì thứ "
+    "vua chúa tiếp ngoài chúng đi mới sẽ nên tên rất giữa nhau đây hoặc bởi đều bên cầu gần dưới nơi cuối đầu ta "
+    "thêm nào nếu vậy mỗi cái nhằm rồi em chị cô thầy tôi bạn hãy đúng không chưa sông núi biển đảo tỉnh nước thủ "
+    "đô huyện quận xã làng vùng miền người đội nhà trận chiến thắng cuộc khởi nghĩa triều thời đời đế tướng bác "
+    "sĩ giáo sư chủ tịch tổng thống đồng khí đất đá gió mưa bài hồi lần đợt nhờ dù mặc tất đến lúc kỉ kỷ cụ dòng "
+    "đèo địa tế hội dựa câu trả lời đáp án thông tin đoạn sách khoa ví dụ khác vai trò quả mục tiêu đặc điểm"
 )
+# Written with a capital or without, they say the same.
+_DIRECTIONS = word_set("đông tây nam bắc trung")
 _SENTENCE_START = re.compile(r"(?:^|[.!?…:;]\s|\n)\s*[\"'“‘«(\[–—•*-]*\s*$")
 # Words whose capital only follows a number or an order.
 _NUMBER_NAMES = word_set("một hai ba bốn tư năm sáu bảy tám chín mười giêng chạp")
@@ -38,37 +38,48 @@ class Name:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What a text says, as far as names need it: its words in order, and which of them stand capitalised or small."""
+    """What a text says, as far as names need it.
+
+    ``words`` and ``folded`` are its words in order, parted by spaces. ``names`` are words with a capital that does not
+    come from opening a sentence, ``alone`` those of them without another capital beside, ``small`` words without one.
+    """
 
     words: str = " "
     folded: str = " "
-    capitalised: frozenset[str] = frozenset()
-    inner_capitalised: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    alone: frozenset[str] = frozenset()
     small: frozenset[str] = frozenset()
-    surfaces: frozenset[str] = field(default=frozenset())
 
     @classmethod
     def of(cls, parts: Sequence[tuple[str, Sequence[Token]]]) -> "Lexicon":
         """Reads ``(text, its tokens)`` pairs; names never run from one pair into the next."""
-        inner = {
-            token.word
-            for text, listed in parts
-            for token in listed
-            if token.is_capitalised and not _starts_sentence(text, token.start)
-        }
-        listed_all = [token for _, listed in parts for token in listed]
+        small = frozenset(t.word for _, listed in parts for t in listed if not _may_be_name(t))
+        named: set[str] = set()
+        alone: set[str] = set()
+        for text, listed in parts:
+            for run in _runs(text, listed):
+                opens = _starts_sentence(text, run[0].start)
+                # The first word of a sentence is a name when it is never written small, or when more of it follows.
+                is_word = opens and len(run) == 1 and (run[0].word in small or run[0].word in _OPENERS)
+                if not is_word:
+                    named.update(t.word for t in run)
+                if len(run) == 1 and not is_word:
+                    alone.add(run[0].word)
         return cls(
             words=" " + " | ".join(" ".join(t.word for t in listed) for _, listed in parts) + " ",
             folded=" " + " | ".join(" ".join(t.folded for t in listed) for _, listed in parts) + " ",
-            capitalised=frozenset(t.word for t in listed_all if t.is_capitalised),
-            inner_capitalised=frozenset(inner),
-            small=frozenset(t.word for t in listed_all if not t.is_capitalised),
-            surfaces=frozenset(t.surface for t in listed_all),
+            names=frozenset(named),
+            alone=frozenset(alone),
+            small=small,
         )
 
     def holds(self, words: Sequence[str]) -> bool:
         """Whether these words stand in this order, side by side."""
         return f" {' '.join(words)} " in self.words
+
+    def holds_name(self, words: Sequence[str]) -> bool:
+        """Whether these words stand there as a whole name or the greater part of one."""
+        return words[0] in self.alone if len(words) == 1 else self.holds(words)
 
 
 def names(text: str, listed: Sequence[Token], known: Lexicon) -> list[Name]:
@@ -80,17 +91,23 @@ def names(text: str, listed: Sequence[Token], known: Lexicon) -> list[Name]:
     Args:
         listed: ``tokens(text)``.
     """
-    found: list[Name] = []
-    run: list[Token] = []
+    return [name for run in _runs(text, listed) for name in _name_of(text, run, known)]
+
+
+def _runs(text: str, listed: Sequence[Token]) -> list[list[Token]]:
+    """Stretches of neighbouring words with capitals."""
+    runs: list[list[Token]] = []
+    last: Token | None = None
     for token in listed:
-        is_joined = bool(run) and _joins(run[-1], text[run[-1].end : token.start])
-        if _may_be_name(token) and (is_joined or not run):
-            run.append(token)
-            continue
-        found.extend(_name_of(text, run, known))
-        run = [token] if _may_be_name(token) else []
-    found.extend(_name_of(text, run, known))
-    return found
+        if _may_be_name(token):
+            if last is not None and _joins(last, text[last.end : token.start]):
+                runs[-1].append(token)
+            else:
+                runs.append([token])
+            last = token
+        else:
+            last = None
+    return runs
 
 
 def bears_name(evidence: Lexicon, name: Name, *, is_plain: bool = False) -> bool:
@@ -103,15 +120,18 @@ def bears_name(evidence: Lexicon, name: Name, *, is_plain: bool = False) -> bool
         return f" {' '.join(name.words)} " in evidence.folded
     if len(name.words) == 1:
         word = name.words[0]
-        return word in evidence.capitalised or name.surface in evidence.surfaces
+        return word in evidence.names or (word in _DIRECTIONS and word in evidence.small)
     if evidence.holds(name.words):
         return True
     # "Vua Lý Thái Tổ": a title is written with a capital but is not part of the name.
     title, rest = name.words[0], name.words[1:]
-    if title in _OPENERS and (len(rest) > 1 or rest[0] in evidence.capitalised) and evidence.holds(rest):
+    if title in _OPENERS and evidence.holds_name(rest):
         return True
+    # "châu Âu James Cook": two names side by side.
     return any(
-        evidence.holds(name.words[:cut]) and evidence.holds(name.words[cut:]) for cut in range(2, len(name.words) - 1)
+        evidence.holds_name(name.words[:cut]) and evidence.holds_name(name.words[cut:])
+        for cut in range(1, len(name.words))
+        if len(name.words) > 2
     )
 
 
@@ -143,18 +163,16 @@ def _name_of(text: str, run: Sequence[Token], known: Lexicon) -> list[Name]:
     first = listed[0]
     opens = _starts_sentence(text, first.start)
     if len(listed) == 1:
-        is_common = first.word in _OPENERS and first.word not in known.inner_capitalised
-        if opens and (is_common or not _is_known_name(first, known)):
-            return []
-        if is_common and first.word not in known.capitalised:
-            # "Nhà nước", "Vua": a common word that the writer honours with a capital.
+        # "Nhà nước", "Vua": a common word that opens the sentence, or that the writer honours with a capital.
+        is_common = first.word in _OPENERS and first.word not in known.names
+        if is_common or (opens and not _is_known_name(first, known)):
             return []
     surface = text[first.start : listed[-1].end]
     return [Name(surface, first.start, listed[-1].end, tuple(t.word for t in listed), opens)]
 
 
 def _is_known_name(token: Token, known: Lexicon) -> bool:
-    if token.word in known.inner_capitalised:
+    if token.word in known.names:
         return token.word not in known.small
     # Foreign names and formulas do not look like Vietnamese syllables; a rare word that the book never writes small
     # may well be a name.

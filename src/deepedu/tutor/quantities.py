@@ -10,72 +10,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from deepedu.tutor.terms import word_set
+from deepedu.tutor.units import MULTIPLIERS, TIME_UNITS, multiplier_after, unit_after
 
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻₀₁₂₃₄₅₆₇₈₉", "0123456789-0123456789")
-_MULTIPLIERS = {"nghìn": 10**3, "ngàn": 10**3, "vạn": 10**4, "triệu": 10**6, "tỉ": 10**9, "tỷ": 10**9}
-
-# Canonical unit: its spellings, lower case. Symbols whose case matters stand in _SYMBOLS.
-_SPELLINGS = {
-    "km2": "ki-lô-mét vuông|kilômét vuông|kilomet vuông|ki lô mét vuông|cây số vuông|km vuông|km2|km²",
-    "m2": "mét vuông|m vuông|m2|m²",
-    "cm2": "xăng-ti-mét vuông|cm2|cm²",
-    "km3": "ki-lô-mét khối|km khối|km3|km³",
-    "m3": "mét khối|m khối|m3|m³",
-    "cm3": "xăng-ti-mét khối|cm3|cm³|cc",
-    "km/h": "ki-lô-mét trên giờ|ki-lô-mét/giờ|ki-lô-mét một giờ|km trên giờ|km/giờ|km/h",
-    "km/s": "ki-lô-mét trên giây|km/giây|km/s",
-    "m/s2": "m/s2|m/s²|mét trên giây bình phương",
-    "m/s": "mét trên giây|mét/giây|m/giây|m/s",
-    "kg/m3": "ki-lô-gam trên mét khối|kg/m3|kg/m³",
-    "g/cm3": "gam trên xăng-ti-mét khối|g/cm3|g/cm³",
-    "người/km2": "người trên ki-lô-mét vuông|người trên km2|người/ki-lô-mét vuông|người/km2|người/km²",
-    "km": "ki-lô-mét|kilômét|kilomet|ki lô mét|cây số|km",
-    "cm": "xăng-ti-mét|xentimét|xăng ti mét|cm",
-    "mm": "mi-li-mét|milimét|mm",
-    "dm": "đề-xi-mét|dm",
-    "nm": "na-nô-mét|nanomét|nm",
-    "µm": "micrômét|µm|μm",
-    "m": "mét|m",
-    "ha": "héc-ta|hecta|héc ta|ha",
-    "l": "lít",
-    "ml": "mi-li-lít|mililít|ml",
-    "kg": "ki-lô-gam|kilôgam|kilogam|ki lô gam|kg",
-    "mg": "mi-li-gam|miligam|mg",
-    "g": "gam|g",
-    "tấn": "tấn",
-    "tạ": "tạ",
-    "yến": "yến",
-    "giây": "giây|s",
-    "phút": "phút",
-    "giờ": "giờ|tiếng đồng hồ|h",
-    "tuổi": "tuổi",
-    "°C": "độ c|°c|° c|º c|ºc|℃|độ xen-xi-ớt|độ celsius|oc",
-    "°F": "độ f|°f|° f|ºf|℉",
-    "°": "độ|°|º",
-    "%": "phần trăm|%",
-    "‰": "phần nghìn|phần ngàn|‰",
-    "đồng": "đồng|vnđ|vnd",
-    "USD": "đô la mỹ|đô la|đô-la|usd",
-    "TCN": "trước công nguyên|tcn|tr\\.cn|trước cn",
-}
-_SYMBOLS = {"K": "K", "N": "N", "J": "J", "kJ": "kJ", "W": "W", "kW": "kW", "MW": "MW", "V": "V", "kV": "kV", "A": "A",
-            "mA": "mA", "Hz": "Hz", "Pa": "Pa", "atm": "atm", "Ω": "Ω", "mol": "mol", "L": "l"}  # fmt: skip
-_TIME_UNITS = {"ngày": "ngày", "tuần": "tuần", "tháng": "tháng", "năm": "năm", "thế kỉ": "thế kỉ", "thế kỷ": "thế kỉ",
-               "thập niên": "thập niên", "thập kỉ": "thập niên", "thập kỷ": "thập niên"}  # fmt: skip
-_UNIT_OF = {
-    spelling.replace("\\", ""): unit for unit, spellings in _SPELLINGS.items() for spelling in spellings.split("|")
-} | _TIME_UNITS
-
-
-def _alternatives(spellings: Sequence[str]) -> str:
-    return "|".join(re.escape(s) for s in sorted(spellings, key=len, reverse=True))
-
-
-_UNIT = re.compile(rf"\s?(?:{_alternatives(list(_UNIT_OF))})(?!\w)", re.IGNORECASE)
-_SYMBOL = re.compile(rf"\s?(?:{_alternatives(list(_SYMBOLS))})(?!\w)")
-# A capital after a digit belongs to a name (4G, 5S); as units these letters are small.
-_CAPITAL_LETTERS = frozenset("MGHS")
-_MULTIPLIER = re.compile(rf"\s?(?:{_alternatives(list(_MULTIPLIERS))})(?!\w)", re.IGNORECASE)
 
 _DATE = re.compile(r"(?<![\w./,-])(\d{1,2})\s?([/.-])\s?(\d{1,2})\s?\2\s?(\d{3,4})(?![\w/]|[.,-]\d)")
 _DAY_MONTH = re.compile(
@@ -150,13 +87,6 @@ def quantities(text: str) -> list[Quantity]:
     return sorted(found, key=lambda q: q.start)
 
 
-def units_in(text: str) -> frozenset[str]:
-    """Canonical units that stand anywhere in ``text``, such as in the head of a table."""
-    lowered = text.lower()
-    found = {unit for spelling, unit in _UNIT_OF.items() if spelling in lowered and _stands(spelling, lowered)}
-    return frozenset(found | {unit for symbol, unit in _SYMBOLS.items() if _stands(symbol, text)})
-
-
 def bears(evidence: Sequence[Quantity], claim: Quantity, units: frozenset[str]) -> bool:
     """Whether ``evidence`` holds the number that ``claim`` states, with a unit that fits.
 
@@ -165,10 +95,10 @@ def bears(evidence: Sequence[Quantity], claim: Quantity, units: frozenset[str]) 
     """
     if any(same_quantity(claim, other, units) for other in evidence):
         return True
-    if claim.date is None or claim.date[2] is None or claim.date[1] is None:
+    day, month, year = claim.date or (None, None, None)
+    if month is None or year is None:
         return False
     # "Năm 1945 ... Ngày 2 tháng 9, ...": the year is given once for several days.
-    day, month, year = claim.date
     has_day = any(o.date is not None and o.date[2] is None and o.date[:2] == (day, month) for o in evidence)
     return has_day and any(o.is_year and Fraction(year) in o.values for o in evidence)
 
@@ -179,7 +109,7 @@ def same_quantity(claim: Quantity, other: Quantity, units: frozenset[str] = froz
         if other.date is not None:
             return all(mine is None or mine == its for mine, its in zip(claim.date, other.date, strict=True))
         day, month, year = claim.date
-        return day is None and month is None and other.is_year and Fraction(year or 0) in other.values
+        return day is None and month is None and year is not None and other.is_year and Fraction(year) in other.values
     if other.date is not None:
         # A bare number never stands for a day or a month.
         year = other.date[2]
@@ -199,10 +129,6 @@ def _unit_fits(claim: Quantity, other: Quantity, units: frozenset[str]) -> bool:
     if claim.unit is None:
         return True
     return other.unit is None and not other.says_year and claim.unit in units
-
-
-def _stands(spelling: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(spelling)}(?!\w)", text) is not None
 
 
 def _free(taken: bytearray, start: int, end: int) -> bool:
@@ -248,7 +174,7 @@ def _fractions(text: str, taken: bytearray) -> list[Quantity]:
     for match in _FRACTION.finditer(text):
         above, below = int(match[1]), int(match[2])
         if below and _free(taken, match.start(), match.end()):
-            unit, end = _unit_after(text, match.end())
+            unit, end = unit_after(text, match.end())
             values = frozenset({Fraction(above, below)})
             found.append(Quantity(text[match.start() : end], match.start(), end, values, unit))
     return found
@@ -274,39 +200,27 @@ def _digits(text: str, taken: bytearray) -> list[Quantity]:
 def _is_inside_word(text: str, match: re.Match[str]) -> bool:
     """A digit glued to letters belongs to a name (B52, 4G), unless the letters are a unit."""
     rest = text[match.end() : match.end() + 24]
-    return bool(rest) and rest[0].isalpha() and _unit_after(rest, 0)[0] is None and not _MULTIPLIER.match(rest)
+    return bool(rest) and rest[0].isalpha() and unit_after(rest, 0)[0] is None and multiplier_after(rest, 0)[0] == 1
 
 
 def _with_unit(text: str, start: int, end: int, values: set[Fraction]) -> Quantity:
-    while multiplier := _MULTIPLIER.match(text, end):
-        factor = _MULTIPLIERS[multiplier.group().strip().lower()]
-        values = {value * factor for value in values}
-        end = multiplier.end()
+    factor, after = multiplier_after(text, end)
+    while factor > 1:
+        values, end = {value * factor for value in values}, after
+        factor, after = multiplier_after(text, end)
     before = text[max(0, start - 16) : start]
     if _CENTURY.search(before):
         return Quantity(text[start:end], start, end, frozenset(values), "thế kỉ")
-    unit, unit_end = _unit_after(text, end)
+    unit, unit_end = unit_after(text, end)
     is_plain = text[start:end].isdecimal()
     is_calendar = is_plain and len(text[start:end]) in (3, 4)
     says_year = bool(_YEAR_BEFORE.search(before)) and is_plain
     is_year = says_year or (unit is None and is_calendar and any(1000 <= value <= 2100 for value in values))
-    if is_year and unit in _TIME_UNITS.values():
+    if is_year and unit in TIME_UNITS.values():
         unit, unit_end = None, end
     if unit not in (None, "TCN"):
         is_year = says_year = False
     return Quantity(text[start:unit_end], start, unit_end, frozenset(values), unit, None, is_year, says_year)
-
-
-def _unit_after(text: str, end: int) -> tuple[str | None, int]:
-    match = _UNIT.match(text, end)
-    if match is not None and match.group().strip() not in _CAPITAL_LETTERS:
-        unit = _UNIT_OF[match.group().strip().lower()]
-        # "100 năm" is a span of time, "4 tháng 9" and "5 năm 1945" are the start of a date.
-        if not (unit in _TIME_UNITS.values() and re.match(r"\s\d", text[match.end() : match.end() + 2])):
-            return unit, match.end()
-        return None, end
-    symbol = _SYMBOL.match(text, end)
-    return (_SYMBOLS[symbol.group().strip()], symbol.end()) if symbol else (None, end)
 
 
 def _readings(digits: str) -> set[Fraction]:
@@ -332,7 +246,7 @@ def _readings(digits: str) -> set[Fraction]:
 
 _UNITS = {"một": 1, "mốt": 1, "hai": 2, "ba": 3, "bốn": 4, "tư": 4, "năm": 5, "lăm": 5, "nhăm": 5, "sáu": 6, "bảy": 7,
           "bẩy": 7, "tám": 8, "chín": 9}  # fmt: skip
-_SCALES = {"trăm": 100, **_MULTIPLIERS}
+_SCALES = {"trăm": 100, **MULTIPLIERS}
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER_WORDS = frozenset([*_UNITS, *_SCALES, "mười", "mươi", "linh", "lẻ"])
 # Words that make "ba", "năm", "chín" a father, a year, or ripe.
@@ -414,7 +328,7 @@ def _word_value(words: list[str]) -> int | None:
             current, last_unit = current + 10 * (last_unit or 1), None
         elif word == "trăm":
             current, last_unit = current + 100 * (last_unit or 1), None
-        elif word in _MULTIPLIERS:
-            total += (current + (last_unit or 0) or 1) * _MULTIPLIERS[word]
+        elif word in MULTIPLIERS:
+            total += (current + (last_unit or 0) or 1) * MULTIPLIERS[word]
             current, last_unit = 0, None
     return total + current + (last_unit or 0)

@@ -9,8 +9,9 @@ from deepedu.base.vietnamese import sentence_spans
 from deepedu.search.evidence import Evidence
 from deepedu.tutor.answer import Citation, Lesson
 from deepedu.tutor.names import Lexicon, Name, names
-from deepedu.tutor.quantities import Quantity, quantities, units_in
+from deepedu.tutor.quantities import Quantity, quantities
 from deepedu.tutor.terms import Token, is_content, pairs, tokens
+from deepedu.tutor.units import units_in
 
 # A quote longer than this is no quote any more.
 _QUOTE_CHARACTERS = 700
