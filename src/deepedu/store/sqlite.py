@@ -4,21 +4,22 @@ The index is derived from ``passages`` and rebuilt whenever it is missing or of 
 migrations and another database can bring its own.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from deepedu.base.vietnamese import fold, words
+from deepedu.base.vietnamese import fold
 from deepedu.store.tables import Book, Passage
+from deepedu.store.terms import SENTENCE_MARK, pairs, sentences, terms
 
 # Raise it when the columns or what they hold change.
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 COLUMNS = ("words", "folded", "pairs", "folded_pairs", "heading", "heading_folded")
 _TABLE = f"passage_index_{INDEX_VERSION}"
+_VOCABULARY = f"{_TABLE}_terms"
 
 
 def configure(engine: sa.Engine) -> None:
@@ -58,16 +59,18 @@ def ensure_text_index(connection: sa.Connection) -> None:
     tables = set(
         connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'").scalars()
     )
-    for old in tables - {_TABLE}:
+    current = {_TABLE, _VOCABULARY} if {_TABLE, _VOCABULARY} <= tables else set[str]()
+    for old in sorted(tables - current, reverse=True):  # A vocabulary goes before the index it reads.
         if old.startswith("passage_index_"):
             connection.exec_driver_sql(f"DROP TABLE {old}")
-    if _TABLE in tables:
+    if current:
         return
     # Words come in ready-made (see base.vietnamese), so the tokenizer only has to split at spaces and leave accents.
     connection.exec_driver_sql(
         f"CREATE VIRTUAL TABLE {_TABLE} USING fts5({', '.join(COLUMNS)}, "
         "tokenize = \"unicode61 remove_diacritics 0 tokenchars '_'\")"
     )
+    connection.exec_driver_sql(f"CREATE VIRTUAL TABLE {_VOCABULARY} USING fts5vocab({_TABLE}, 'col')")
     with Session(connection) as session:
         for book_id in session.scalars(sa.select(Book.id).where(Book.status == "ready")).all():
             index_book(session, book_id)
@@ -76,9 +79,11 @@ def ensure_text_index(connection: sa.Connection) -> None:
 
 def index_book(session: Session, book_id: int) -> None:
     """Adds a book's passages to the text index; part of the session's transaction."""
-    rows = session.execute(sa.select(Passage.id, Passage.text, Passage.heading).where(Passage.book_id == book_id))
+    rows = session.execute(
+        sa.select(Passage.id, Passage.text, Passage.heading, Book.title).join(Book).where(Passage.book_id == book_id)
+    )
     statement = f"INSERT INTO {_TABLE} (rowid, {', '.join(COLUMNS)}) VALUES (?, {', '.join('?' * len(COLUMNS))})"
-    values = [(passage_id, *index_columns(text, heading)) for passage_id, text, heading in rows]
+    values = [(passage_id, *index_columns(text, f"{title}\n{heading}")) for passage_id, text, heading, title in rows]
     if values:
         session.connection().exec_driver_sql(statement, values)
 
@@ -95,22 +100,17 @@ def unindex_book(session: Session, book_id: int) -> None:
 
 def index_columns(text: str, heading: str) -> tuple[str, ...]:
     """What the index holds of a passage, in the order of ``COLUMNS``."""
-    plain = words(text)
-    folded = [fold(word) for word in plain]
-    heading_words = words(heading)
+    plain = sentences(text)
+    folded = [[fold(term) for term in sentence] for sentence in plain]
+    titles = terms(heading)
     return (
-        " ".join(plain),
-        " ".join(folded),
-        " ".join(pairs(plain)),
-        " ".join(pairs(folded)),
-        " ".join(heading_words),
-        " ".join(fold(word) for word in heading_words),
+        f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in plain),
+        f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in folded),
+        " ".join(pair for sentence in plain for pair in pairs(sentence)),
+        " ".join(pair for sentence in folded for pair in pairs(sentence)),
+        " ".join(titles),
+        " ".join(fold(term) for term in titles),
     )
-
-
-def pairs(terms: Sequence[str]) -> Iterable[str]:
-    """Neighbouring syllables joined by ``_``: most Vietnamese words have two."""
-    return (f"{left}_{right}" for left, right in pairwise(terms))
 
 
 def match(
@@ -135,9 +135,31 @@ def match(
     if book_ids is not None:
         marks = ", ".join(str(int(book_id)) for book_id in book_ids)
         scope = f"AND rowid IN (SELECT id FROM passages WHERE book_id IN ({marks}))"
+    # Sorting by the hidden column "rank" lets FTS5 keep only the best while it goes.
     rows = session.connection().exec_driver_sql(
-        f"SELECT rowid, -bm25({_TABLE}, {numbers}) AS score FROM {_TABLE} "
-        f"WHERE {_TABLE} MATCH ? {scope} ORDER BY score DESC, rowid LIMIT ?",
+        f"SELECT rowid, -rank FROM {_TABLE} WHERE {_TABLE} MATCH ? AND rank MATCH 'bm25({numbers})' {scope} "
+        "ORDER BY rank, rowid LIMIT ?",
         (query, limit),
     )
     return [(int(passage_id), float(score)) for passage_id, score in rows]
+
+
+def document_frequencies(session: Session, term: str) -> dict[str, int]:
+    """In how many passages the index holds ``term``, by column; columns without it are left out."""
+    rows = session.connection().exec_driver_sql(f"SELECT col, doc FROM {_VOCABULARY} WHERE term = ?", (term,))
+    return {str(column): int(count) for column, count in rows}
+
+
+def indexed(session: Session, passage_ids: Sequence[int]) -> dict[int, tuple[str, str, str]]:
+    """What the index holds of some passages: ``words``, ``folded`` and ``heading`` by passage id."""
+    marks = ", ".join(str(int(passage_id)) for passage_id in passage_ids)
+    rows = session.connection().exec_driver_sql(
+        f"SELECT rowid, words, folded, heading FROM {_TABLE} WHERE rowid IN ({marks})"
+    )
+    return {int(passage_id): (plain, folded, heading) for passage_id, plain, folded, heading in rows}
+
+
+def index_size(session: Session) -> tuple[int, float]:
+    """How many passages the index holds, and the mean length of their ``words`` in characters. Reads all of it."""
+    count, mean = session.connection().exec_driver_sql(f"SELECT count(*), avg(length(words)) FROM {_TABLE}").one()
+    return int(count), float(mean or 0.0)
