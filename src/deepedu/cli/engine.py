@@ -3,7 +3,10 @@
 import importlib.util
 import json
 import logging
+import os
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +33,7 @@ def engine() -> None:
 @click.option(
     "--announce", is_flag=True, help='Write {"event": "listening", "port": N} to stdout, for a parent process.'
 )
+@click.option("--tied", is_flag=True, help="End when standard input closes, as it does when the parent is gone.")
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -43,6 +47,7 @@ def serve(
     prefill_chunk_tokens: int | None,
     window_tokens: int | None,
     announce: bool,
+    tied: bool,
 ) -> None:
     """Serve a model until SIGTERM."""
     from deepedu.cli.main import settings_with
@@ -71,14 +76,24 @@ def serve(
             print(json.dumps({"event": "listening", "host": address, "port": real_port}), flush=True)
         click.echo(f"listening on http://{address}:{real_port}/v1, loading {settings.model}", err=True)
 
+    if tied:
+        threading.Thread(target=_end_with_parent, name="deepedu-tied", daemon=True).start()
     with _shown_progress() as sink:
         process.serve(settings, on_listening=on_listening, progress=sink)
 
 
+def _end_with_parent() -> None:
+    # A killed parent can tell nobody; the system closes its end of the pipe for it.
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 @engine.command()
 @click.argument("source")
+@click.option("--quiet", is_flag=True, help="Say nothing when the model is there already; do not look for a newer one.")
 @click.pass_context
-def fetch(ctx: click.Context, source: str) -> None:
+def fetch(ctx: click.Context, source: str, quiet: bool) -> None:
     """Fetch and convert a model, so that it later starts without the network."""
     from deepedu.cli.main import settings_with
 
@@ -87,8 +102,9 @@ def fetch(ctx: click.Context, source: str) -> None:
 
     settings = settings_with(ctx, {}).engine
     with _shown_progress() as sink:
-        folder = weights.resolve(source, settings.cache_dir, sink, refresh=True)
-    click.echo(f"{source} is ready in {folder}")
+        folder = weights.resolve(source, settings.cache_dir, sink, refresh=not quiet)
+    if not quiet:
+        click.echo(f"{source} is ready in {folder}")
 
 
 def _need_extra(purpose: str) -> None:

@@ -45,7 +45,7 @@ def fetch_model(settings: Settings) -> None:
     Raises:
         ModelNotAvailable: it could not be had; the reason was printed.
     """
-    command = [sys.executable, "-m", "deepedu", "engine", "fetch", "--quiet-if-present", settings.engine.model]
+    command = [sys.executable, "-m", "deepedu", "engine", "fetch", "--quiet", settings.engine.model]
     # A process of its own, so that this one never loads torch; standard output stays free for the answer.
     environment = {**os.environ, "DEEPEDU_ENGINE_CACHE_DIR": str(settings.engine.cache_dir)}
     if subprocess.run(command, stdout=sys.stderr, env=environment, check=False).returncode != 0:
