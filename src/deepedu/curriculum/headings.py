@@ -156,7 +156,7 @@ def parse_subsection(line: str) -> Heading | None:
 
 def is_exercise(title: str) -> bool:
     """Whether a title reads like a task set to pupils."""
-    return bool(_EXERCISE_VERBS.match(title + " "))
+    return bool(_EXERCISE_VERBS.match(re.sub(r"^\([^)]*\)[.:]?\s*", "", title) + " "))
 
 
 def roman_value(text: str) -> int | None:

@@ -167,7 +167,7 @@ class _Job:
     def _outcome_of(self, book: Book) -> Outcome | None:
         if book.status == "ready":
             name = f" (tên cũ: {book.source_name})" if book.source_name != self._name.name else ""
-            message = f"đã có trong thư viện: sách {book.id}, {book.title}{name}"
+            message = f"sách {book.id}, {book.title}{name}"
             return Outcome(self._shown, "already_there", message, book.id, book.title, book.page_count or 0)
         lease = Lease.parse(book.lease) if book.lease else None
         if lease is not None and lease.is_alive():
@@ -246,9 +246,9 @@ class _Job:
             replaced = remove_book(session, self._replace) if self._replace not in (None, book.id) else None
         if replaced is not None:
             remove_copies(self._database.documents_dir, replaced)
-        message = f"đã thêm: sách {book.id}, {book.title}"
+        message = f"sách {book.id}, {book.title}"
         if was_interrupted:
-            message = f"bị ngắt ở trang {pages_read}/{book.page_count}, đã đọc tiếp: sách {book.id}, {book.title}"
+            message = f"bị ngắt ở trang {pages_read}/{book.page_count}, nay đã xong: sách {book.id}, {book.title}"
         outcome = Outcome(self._shown, "added", message, book.id, book.title, book.page_count or 0, passages)
         outcome = with_changes(outcome, notes=tuple(book.notes))
         return with_changes(outcome, status="resumed") if was_interrupted else outcome

@@ -18,6 +18,7 @@ _PAGE_NUMBER = re.compile(r"[-–—\s|•~.]*(?:(?:trang|page|tr\.)\s*)?(\d{1,4
 _CONTENTS_TITLE = re.compile(r"m\s*u\s*c\s+l\s*u\s*c|noi dung sach|contents", re.I)
 # Lines at the top and at the bottom of a page that may be running heads.
 _EDGE_LINES = 2
+_RUNNING_CHARACTERS = 50
 
 
 @dataclass(slots=True)
@@ -96,6 +97,10 @@ def _drop_running_lines(lines: list[Line], numbers: list[int]) -> None:
             is_top, is_bottom = place < _EDGE_LINES, place >= len(own) - _EDGE_LINES
             if not (is_top or is_bottom):
                 continue
+            inner = own[place + 1] if is_top and place + 1 < len(own) else line
+            is_apart = line.is_after_blank if is_bottom and not is_top else inner.is_after_blank
+            if len(line.text) > _RUNNING_CHARACTERS and not is_apart:
+                continue  # A line of a paragraph.
             match = _PAGE_NUMBER.fullmatch(line.text)
             if match:
                 page_numbers.append((line, int(match.group(1)) - numbers[page]))
@@ -147,8 +152,8 @@ def _drop_contents(lines: list[Line]) -> None:
     index = 0
     while index < len(kept):
         is_titled = bool(_CONTENTS_TITLE.fullmatch(fold(kept[index].text)))
-        entries = _entries_from(kept, index + 1 if is_titled else index, is_titled=is_titled)
-        if entries and len(entries) >= 3:
+        entries = _entries_from(kept, index + is_titled, is_titled=is_titled)
+        if len(entries) >= 3 and (is_titled or _leads_on([kept[entry] for entry in entries])):
             stop = entries[-1] + 1
             for line in kept[index:stop]:
                 line.dropped = CONTENTS
@@ -157,38 +162,45 @@ def _drop_contents(lines: list[Line]) -> None:
             index += 1
 
 
+def _leads_on(entries: list[Line]) -> bool:
+    """Whether entries without a title above them show page numbers, rather than titles that end in numbers."""
+    numbers = [int(match.group()) for line in entries if (match := re.search(r"\d+\s*$", line.text))]
+    is_ascending = numbers == sorted(numbers) and numbers[-1] > numbers[0]
+    echoes = sum(
+        line.heading is not None and line.heading.ordinal == number
+        for line, number in zip(entries, numbers, strict=False)
+    )
+    leaders = sum(bool(_LEADER.search(line.text)) for line in entries)
+    return leaders >= 2 or (is_ascending and len(numbers) == len(entries) and echoes <= len(entries) // 3)
+
+
 def _entries_from(lines: list[Line], start: int, *, is_titled: bool) -> list[int]:
     """Indexes of the entries of a table of contents that begins at ``start``."""
     entries: list[int] = []
-    seen: set[tuple[str, int | None]] = set()
+    seen: set[tuple[str, int | None, str]] = set()
     missed = 0
     for index in range(start, len(lines)):
         line = lines[index]
         if line.level and not is_titled:
             break
-        leads = bool(_LEADER.search(line.text))
-        is_numbered = bool(_TRAILING_NUMBER.search(line.text))
         heading = line.heading
-        key = (heading.kind, heading.ordinal) if heading else None
-        # The book itself begins where its first heading comes again.
-        if key is not None and key in seen and not leads and not is_numbered:
-            break
+        leads = bool(_LEADER.search(line.text))
+        is_numbered = bool(_TRAILING_NUMBER.search(line.text)) and (heading is None or bool(heading.title))
+        if heading is not None:
+            kind, ordinal, title = heading.key
+            key = kind, ordinal, re.sub(r"[\W\d_]+$", "", title)
+            if key in seen:
+                break  # The book itself begins where its first heading comes again.
+            seen.add(key)
         is_entry = leads or (is_numbered and heading is not None)
         if is_titled:
             is_entry = is_entry or heading is not None or is_numbered or line.text.isdigit()
-        if is_entry and not (line.level and heading and not is_numbered and entries and _is_body_next(lines, index)):
+        if is_entry:
             entries.append(index)
             missed = 0
-            if key is not None:
-                seen.add(key)
-        else:
-            # An entry may wrap onto a second line; more than that is text.
-            missed += 1
-            if missed > 1 or len(line.text) > 100 or (not entries and not is_titled):
-                break
+            continue
+        # An entry may wrap onto a second line; more than that is text.
+        missed += 1
+        if missed > 1 or len(line.text) > 100 or (not entries and not is_titled):
+            break
     return entries
-
-
-def _is_body_next(lines: list[Line], index: int) -> bool:
-    following = lines[index + 1 : index + 2]
-    return bool(following) and len(following[0].text) > 60 and following[0].heading is None

@@ -13,7 +13,7 @@ from deepedu.curriculum.readers.detect import SUFFIXES
 # Read from a folder only to say what to do with them.
 _REFUSED_SUFFIXES = frozenset((".doc", ".rtf", ".xls", ".xlsx", ".ppt", ".pptx", ".odt", ".epub"))
 # Files that tell about a folder and are no textbooks.
-_ABOUT_FOLDER = frozenset(("readme", "license", "licence", "source", "sources", "changelog", "notice", "copying"))
+_ABOUT_FOLDER = re.compile(r"(readme|sources?|changelog|notice|copying|(\w+[_ -])?licen[cs]e(s)?)", re.IGNORECASE)
 _CHUNK_BYTES = 1 << 20
 _EXTENSIONS = {"pdf": "pdf", "docx": "docx", "markdown": "md", "text": "txt", "html": "html"}
 
@@ -121,7 +121,7 @@ def _is_document(name: Path) -> bool:
     suffix = name.suffix.lower()
     if name.name.startswith((".", "~$")) or suffix not in SUFFIXES.keys() | _REFUSED_SUFFIXES:
         return False
-    return not (name.stem.lower() in _ABOUT_FOLDER and suffix in (".md", ".txt", ".markdown"))
+    return not (_ABOUT_FOLDER.fullmatch(name.stem) and suffix in (".md", ".txt", ".markdown"))
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
