@@ -12,7 +12,7 @@ from deepedu.tutor.terms import Token, is_content, is_typed_plain, tokens, weigh
 from deepedu.tutor.windows import Sentence, Window
 
 # How much better another sentence may bear the words around a number: with a number of its own, and without.
-_COMPETING_LEAD = 0.15
+_COMPETING_LEAD = 0.2
 _LONE_LEAD = 0.4
 
 _NOT = frozenset({"không", "chưa", "chẳng", "chả", "đừng"})
@@ -279,13 +279,27 @@ def _negation_fault(statement: Statement, window: Window) -> str | None:
 
 
 def _opposite_fault(statement: Statement, window: Window) -> str | None:
-    said = f" {' '.join(t.word for t in statement.tokens)} "
-    book = window.lexicon.words
+    mine_said = [t.word for t in statement.tokens]
+    said, book = f" {' '.join(mine_said)} ", window.lexicon.words
     for pair in _OPPOSITES:
         for mine, its in (pair, pair[::-1]):
-            if f" {mine} " in said and f" {mine} " not in book and f" {its} " in book and f" {its} " not in said:
+            is_turned = (
+                f" {mine} " in said and f" {mine} " not in book and f" {its} " in book and f" {its} " not in said
+            )
+            if is_turned and _beside(mine_said, mine) & {w for s in window.sentences for w in _beside(s.words, its)}:
                 return f"Sách viết “{its}”, không viết “{mine}”."
     return None
+
+
+def _beside(words: Sequence[str], phrase: str) -> set[str]:
+    """Words next to where ``phrase`` stands: only of the same thing can it say the opposite."""
+    parts = phrase.split()
+    found: set[str] = set()
+    for index in range(len(words) - len(parts) + 1):
+        if list(words[index : index + len(parts)]) == parts:
+            near = [*words[max(0, index - 2) : index], *words[index + len(parts) : index + len(parts) + 2]]
+            found.update(word for word in near if is_content(word))
+    return found
 
 
 def _swap_fault(statement: Statement, window: Window) -> str | None:
@@ -316,7 +330,9 @@ def _swap_in(mine: Sequence[Token], sentence: Sentence, window: Window, statemen
         put = [t for t in mine[a:b] if t.word not in sentence_words and not statement.in_quantity(t)]
         gone = [t for t in its[c:d] if not any(t.word == m.word for m in mine)]
         is_borne = all(t.word in window.words or t.word in window.passage.lexicon.names for t in put)
-        if put and gone and is_borne and not all(t.word in _PRONOUNS for t in gone):
+        # A name in the place of another, even one that is not known to be a name.
+        is_renamed = all(t.is_capitalised for t in mine[a:b]) and all(t.word in window.lexicon.names for t in its[c:d])
+        if put and gone and (is_borne or is_renamed) and not all(t.word in _PRONOUNS for t in gone):
             return _span(statement.text, mine[a:b]), _span(sentence.text, its[c:d])
     return None
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deepedu.search.evidence import Evidence
-from deepedu.tutor.answer import Answer, CheckedSentence, Status
+from deepedu.tutor.answer import Answer, CheckedSentence, Lesson, Status
 from deepedu.tutor.claims import Statement, coverage, fault, news_coverage
 from deepedu.tutor.draft import Cleaned, clean, sentences
 from deepedu.tutor.names import Lexicon
@@ -31,7 +31,7 @@ _FOUND = 0.4
 _NEAR_BEST = 1.0
 # What a supported answer adds to the odds that the book answers, and a model's "it does not say" takes away.
 _ANSWER_BONUS = 1.0
-_DISCLAIMER_MALUS = 1.0
+_DISCLAIMER_MALUS = 0.5
 # What a failed sentence's words weigh in the choice of the quote.
 _DRAFT_HINT = 2.0
 _TRIED_WINDOWS = 8
@@ -77,7 +77,8 @@ class Grounder:
         self._passages = tuple(Passage(marker, piece) for marker, piece in enumerate(self._evidence, start=1))
         book = [(s.text, s.tokens) for passage in self._passages for s in passage.sentences]
         # The question's own spelling helps to tell names from words; it vouches for none, being no evidence.
-        self._known = Lexicon.of([*book, (question, tuple(tokens(question)))])
+        asked = _uncapitalised(question)
+        self._known = Lexicon.of([*book, (asked, tokens(asked))])
         self._question = Question.of(question, self._known)
         self._choices = candidates(self._question, self._passages)
 
@@ -108,7 +109,7 @@ class Grounder:
         disclaims = any(clean(piece).is_disclaimer for piece in pieces)
         if not self._is_found(verdicts, disclaims=disclaims):
             kept = tuple(verdict.sentence for verdict in verdicts)
-            return Answer(self._question.text, False, kept, nearest_lessons(self._evidence))
+            return Answer(self._question.text, False, kept, self._nearest())
         return Answer(self._question.text, True, tuple(self._with_quote(verdicts)))
 
     # --- One sentence ------------------------------------------------------------------------------------------------
@@ -159,8 +160,9 @@ class Grounder:
         return sorted(fits, key=lambda fit: -(fit.score - 0.02 * (fit.window.stop - fit.window.first)))
 
     def _bearing(self, statement: Statement, passages: Sequence[Passage]) -> _Fit | None:
-        for fit in self._fits(statement, passages)[:_TRIED_WINDOWS]:
-            if fit.score < _BEARS or news_coverage(statement, fit.window) < _BEARS_NEWS:
+        fits = [fit for fit in self._fits(statement, passages) if fit.score >= _BEARS and _holds_all(fit, statement)]
+        for fit in fits[:_TRIED_WINDOWS]:
+            if news_coverage(statement, fit.window) < _BEARS_NEWS:
                 continue
             if statement.is_fragment and not self._is_where_asked(statement, fit.window):
                 continue
@@ -183,7 +185,7 @@ class Grounder:
         """What to tell the pupil about a statement that no window bears, and the window that says so."""
         related = [fit for fit in fits[:_TRIED_WINDOWS] if fit.score >= _RELATED]
         # A window that holds the numbers tells more about the fault than one that is merely alike.
-        related.sort(key=lambda fit: not all(_holds(fit.window, q) for q in statement.quantities))
+        related.sort(key=lambda fit: not _holds_all(fit, statement))
         for fit in related:
             found = fault(statement, fit.window)
             if found is not None:
@@ -238,6 +240,11 @@ class Grounder:
         quote = replace(quote, reason=failed.sentence.reason, replaces=failed.sentence.text)
         return [quote if sentence is failed.sentence else sentence for sentence in sentences]
 
+    def _nearest(self) -> tuple[Lesson, ...]:
+        """Lessons to read on, that of the best window first."""
+        ranked = [choice.window.passage.evidence for choice in self._choices]
+        return nearest_lessons([*ranked, *self._evidence])
+
     def _is_good_answer(self, verdict: _Verdict) -> bool:
         if not verdict.is_supported or verdict.window is None or not self._answers(verdict.statement):
             return False
@@ -268,6 +275,19 @@ def _unsupported(cleaned: Cleaned, statement: Statement, reason: str, fit: _Fit 
 
 def _holds(window: Window, quantity: Quantity) -> bool:
     return bears(window.quantities, quantity, window.passage.units)
+
+
+def _holds_all(fit: _Fit, statement: Statement) -> bool:
+    return all(_holds(fit.window, quantity) for quantity in statement.quantities)
+
+
+def _uncapitalised(question: str) -> str:
+    """The question without the capital that only opens it, which would make a name of any word."""
+    text = question.strip()
+    words = tokens(text)
+    if words and (len(words) == 1 or not words[1].is_capitalised):
+        return text[: words[0].start] + text[words[0].start :][:1].lower() + text[words[0].start + 1 :]
+    return text
 
 
 def _plain(text: str) -> str:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from deepedu.tutor.quantities import roman_value
 from deepedu.tutor.terms import Token, weight, word_set
@@ -27,13 +28,17 @@ _NUMBER_NAMES = word_set("một hai ba bốn tư năm sáu bảy tám chín mư�
 
 @dataclass(frozen=True)
 class Name:
-    """A proper name as it stands in ``text[start:end]``; ``words`` are in one spelling, lower case."""
+    """A proper name as it stands in ``text[start:end]``; ``words`` are in one spelling, lower case.
+
+    ``following`` is the word after it when nothing but a space lies between.
+    """
 
     surface: str
     start: int
     end: int
     words: tuple[str, ...]
     opens_sentence: bool
+    following: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class Lexicon:
         for text, listed in parts:
             for run in _runs(text, listed):
                 opens = _starts_sentence(text, run[0].start)
-                # The first word of a sentence is a name when it is never written small, or when more of it follows.
-                is_word = opens and len(run) == 1 and (run[0].word in small or run[0].word in _OPENERS)
+                # The first word of a sentence is a name when more of it follows, or when it can be nothing else.
+                is_word = opens and len(run) == 1 and not _is_rare(run[0], small)
                 if not is_word:
                     named.update(t.word for t in run)
                 if len(run) == 1 and not is_word:
@@ -91,7 +96,15 @@ def names(text: str, listed: Sequence[Token], known: Lexicon) -> list[Name]:
     Args:
         listed: ``tokens(text)``.
     """
-    return [name for run in _runs(text, listed) for name in _name_of(text, run, known)]
+    after = {one.start: two for one, two in pairwise(listed)}
+    found: list[Name] = []
+    for run in _runs(text, listed):
+        name = _name_of(text, run, known)
+        if name is not None:
+            token = after.get(run[-1].start)
+            is_next = token is not None and text[run[-1].end : token.start] == " "
+            found.append(replace(name, following=token.word if token is not None and is_next else ""))
+    return found
 
 
 def _runs(text: str, listed: Sequence[Token]) -> list[list[Token]]:
@@ -120,12 +133,16 @@ def bears_name(evidence: Lexicon, name: Name, *, is_plain: bool = False) -> bool
         return f" {' '.join(name.words)} " in evidence.folded
     if len(name.words) == 1:
         word = name.words[0]
-        return word in evidence.names or (word in _DIRECTIONS and word in evidence.small)
+        if word in evidence.names or (word in _DIRECTIONS and word in evidence.small):
+            return True
+        # "Bá tước" for "bá tước": a common word that only the writer honours with a capital.
+        return bool(name.following) and evidence.holds((word, name.following))
     if evidence.holds(name.words):
         return True
     # "Vua Lý Thái Tổ": a title is written with a capital but is not part of the name.
     title, rest = name.words[0], name.words[1:]
-    if title in _OPENERS and evidence.holds_name(rest):
+    is_word = len(rest) == 1 and bool(name.following) and evidence.holds((*rest, name.following))
+    if title in _OPENERS and (is_word or evidence.holds_name(rest)):
         return True
     # "châu Âu James Cook": two names side by side.
     return any(
@@ -153,30 +170,33 @@ def _starts_sentence(text: str, start: int) -> bool:
     return _SENTENCE_START.search(text[max(0, start - 12) : start]) is not None if start else True
 
 
-def _name_of(text: str, run: Sequence[Token], known: Lexicon) -> list[Name]:
+def _name_of(text: str, run: Sequence[Token], known: Lexicon) -> Name | None:
     """The name that a run of capitalised words makes, if any."""
     listed = list(run)
     while listed and _is_numeral(text, listed[-1], len(listed)):
         listed.pop()
     if not listed:
-        return []
+        return None
     first = listed[0]
     opens = _starts_sentence(text, first.start)
     if len(listed) == 1:
         # "Nhà nước", "Vua": a common word that opens the sentence, or that the writer honours with a capital.
         is_common = first.word in _OPENERS and first.word not in known.names
         if is_common or (opens and not _is_known_name(first, known)):
-            return []
+            return None
     surface = text[first.start : listed[-1].end]
-    return [Name(surface, first.start, listed[-1].end, tuple(t.word for t in listed), opens)]
+    return Name(surface, first.start, listed[-1].end, tuple(t.word for t in listed), opens)
 
 
 def _is_known_name(token: Token, known: Lexicon) -> bool:
-    if token.word in known.names:
-        return token.word not in known.small
-    # Foreign names and formulas do not look like Vietnamese syllables; a rare word that the book never writes small
-    # may well be a name.
-    return _looks_foreign(token.surface) or (weight(token.word) >= 1 and token.word not in known.small)
+    return _looks_foreign(token.surface) or (token.word in known.names and token.word not in known.small)
+
+
+def _is_rare(token: Token, small: frozenset[str]) -> bool:
+    """Whether a word is too rare to be capitalised for opening a sentence only."""
+    if _looks_foreign(token.surface):
+        return True
+    return weight(token.word) >= 1 and token.word not in small and token.word not in _OPENERS
 
 
 _VIETNAMESE = re.compile(

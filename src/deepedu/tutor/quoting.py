@@ -97,7 +97,7 @@ class Question:
             quantities=tuple(quantities(text)),
             asked=asked,
             asked_words=asked_words,
-            units=units_in(unit[1]) if unit else frozenset(),
+            units=_units_asked(unit[1]) if unit else frozenset(),
             is_plain=is_typed_plain(listed),
         )
 
@@ -111,6 +111,12 @@ class Question:
             if told > 0.05:
                 seen.setdefault(token.word, (token, told))
         return list(seen.values())
+
+
+def _units_asked(text: str) -> frozenset[str]:
+    units = units_in(text)
+    # "Bao nhiêu độ" asks for any degree.
+    return units | {"°C", "°F", "K"} if "°" in units else units
 
 
 def _asked_in(listed: Sequence[Token]) -> tuple[Asked, frozenset[int]]:
