@@ -122,11 +122,19 @@ def fault(statement: Statement, window: Window) -> str | None:
     """Why the window does not bear the statement, in Vietnamese; None when nothing speaks against it."""
     return (
         _number_fault(statement, window)
-        or _name_fault(statement, window)
+        or name_fault(statement, window)
         or _negation_fault(statement, window)
         or _opposite_fault(statement, window)
         or _swap_fault(statement, window)
     )
+
+
+def name_fault(statement: Statement, window: Window) -> str | None:
+    """The same for proper names alone."""
+    for name in statement.names:
+        if not bears_name(window.surroundings, name, is_plain=statement.is_plain):
+            return f"Tên “{name.surface}” không có trong đoạn sách này."
+    return None
 
 
 def _bears_word(token: Token, window: Window, *, is_plain: bool) -> bool:
@@ -190,10 +198,14 @@ def _said_elsewhere(statement: Statement, claim: Quantity, window: Window) -> Qu
     Returns:
         The number in that other sentence, ``claim`` itself when it has none of this kind, None when all is well.
     """
+    if window.sentences[0].is_row:
+        return None
     near = _nearness(statement, claim)
     here = elsewhere = 0.0
     other: Quantity | None = None
     for sentence in window.passage.sentences:
+        if sentence.is_row:
+            continue
         held = sentence.folded
         share = sum(told for word, told in near if word in held)
         if bears(sentence.quantities, claim, window.passage.units):
@@ -242,13 +254,6 @@ def _around(listed: Sequence[Token], quantity: Quantity) -> dict[str, float]:
 
 def _closeness(mine: dict[str, float], its: dict[str, float]) -> float:
     return sum(told for word, told in mine.items() if word in its)
-
-
-def _name_fault(statement: Statement, window: Window) -> str | None:
-    for name in statement.names:
-        if not bears_name(window.surroundings, name, is_plain=statement.is_plain):
-            return f"Tên “{name.surface}” không có trong đoạn sách này."
-    return None
 
 
 def _negated(listed: Sequence[Token]) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deepedu.base.vietnamese import sentence_spans
 
 _MARKER = re.compile(
-    r"[\[【]\s*(?:đoạn|nguồn|tài liệu|passage|source|\^)?\s*(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*|n)\s*[\]】]", re.IGNORECASE
+    r"[\[【]\s*(?:đoạn|nguồn|tài liệu|passage|source|\^)?\s*(\d{1,9}(?:\s*[,;–-]\s*\d{1,9})*|n)\s*[\]】]", re.IGNORECASE
 )
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ORNAMENT = re.compile(r"\*\*|__|`|^\s*(?:#{1,6}|>|[-*•+]|\d{1,2}[.)])\s+|^\s*(?:[-*•]|\d{1,2}[.)])\s*$")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from deepedu.search.evidence import Evidence
 from deepedu.tutor.answer import Answer, CheckedSentence, Lesson, Status
-from deepedu.tutor.claims import Statement, coverage, fault, news_coverage
+from deepedu.tutor.claims import Statement, coverage, fault, name_fault, news_coverage
 from deepedu.tutor.draft import Cleaned, clean, sentences
 from deepedu.tutor.names import Lexicon
 from deepedu.tutor.quantities import Quantity, bears
@@ -184,8 +184,8 @@ class Grounder:
     def _reason(self, statement: Statement, fits: Sequence[_Fit]) -> tuple[str, _Fit | None]:
         """What to tell the pupil about a statement that no window bears, and the window that says so."""
         related = [fit for fit in fits[:_TRIED_WINDOWS] if fit.score >= _RELATED]
-        # A window that holds the numbers tells more about the fault than one that is merely alike.
-        related.sort(key=lambda fit: not _holds_all(fit, statement))
+        # A window about the same names, and then one that holds the numbers, tells more than one that is merely alike.
+        related.sort(key=lambda f: (name_fault(statement, f.window) is not None, not _holds_all(f, statement)))
         for fit in related:
             found = fault(statement, fit.window)
             if found is not None:

@@ -279,7 +279,7 @@ def _number_words(text: str, taken: bytearray) -> list[Quantity]:
             index += max(1, len(run))
             continue
         words = [m.group().lower() for m in run]
-        value = _word_value(words) if _is_number_run(words, listed, index, run_end) else None
+        value = _word_value(words) if _is_number_run(text, words, listed, index, run_end) else None
         if value is not None:
             quantity = _with_unit(text, run[0].start(), run[-1].end(), {Fraction(value)})
             found.append(quantity)
@@ -296,9 +296,9 @@ def _continues(text: str, listed: list[re.Match[str]], first: int, position: int
     return position == first or text[listed[position - 1].end() : match.start()] == " "
 
 
-def _is_number_run(words: list[str], listed: list[re.Match[str]], start: int, end: int) -> bool:
-    before = listed[start - 1].group().lower() if start else ""
-    following = listed[end].group() if end < len(listed) else ""
+def _is_number_run(text: str, words: list[str], listed: list[re.Match[str]], start: int, end: int) -> bool:
+    before = _next_to(text, listed, start - 1, start).lower()
+    following = _next_to(text, listed, end, end - 1)
     after = following.lower()
     # "Hai Bà Trưng": a name, not a count.
     if listed[start].group()[0].isupper() and following[:1].isupper():
@@ -311,6 +311,14 @@ def _is_number_run(words: list[str], listed: list[re.Match[str]], start: int, en
     if word == "năm":
         return before in ("thứ", "lớp", "số") or (after in _COUNTED and before not in ("mỗi", "hàng", "một", "trong"))
     return after not in _NOT_AFTER.get(word, ()) and before not in _NOT_BEFORE.get(word, ())
+
+
+def _next_to(text: str, listed: list[re.Match[str]], index: int, neighbour: int) -> str:
+    """The word at ``index`` when only a space parts it from the one at ``neighbour``, else an empty string."""
+    if not 0 <= index < len(listed):
+        return ""
+    first, second = listed[min(index, neighbour)], listed[max(index, neighbour)]
+    return listed[index].group() if text[first.end() : second.start()] == " " else ""
 
 
 def _word_value(words: list[str]) -> int | None:

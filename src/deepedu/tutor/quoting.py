@@ -10,7 +10,7 @@ from deepedu.base.vietnamese import fold
 from deepedu.tutor.names import Lexicon, Name, bears_name, names
 from deepedu.tutor.quantities import Quantity, bears, quantities
 from deepedu.tutor.terms import Token, is_content, is_typed_plain, pairs, tokens, weight
-from deepedu.tutor.units import units_in
+from deepedu.tutor.units import unit_after, units_in
 from deepedu.tutor.windows import Passage, Window
 
 
@@ -90,6 +90,11 @@ class Question:
         listed = tuple(tokens(text))
         asked, asked_words = _asked_in(listed)
         unit = _UNIT_ASKED.search(text)
+        if unit is not None:
+            # The answer may spell the unit otherwise, so its words are no content either.
+            _, unit_end = unit_after(text, unit.start(1))
+            in_unit = {i for i, t in enumerate(listed) if unit.start(1) <= t.start < unit_end}
+            asked_words |= in_unit
         return cls(
             text=text,
             tokens=listed,
