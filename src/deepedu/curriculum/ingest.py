@@ -155,6 +155,13 @@ class _Job:
 
     def give_up(self, book_id: int, sha256: str) -> Outcome:
         """Removes a reading that was killed before its document was stored."""
+        with self._database.write() as session:
+            book = session.get(Book, book_id)
+            taken = None if book is None else self._outcome_of(book)
+            if taken is not None:
+                return taken
+            if book is not None:
+                book.lease = self._lease
         self._forget(book_id, sha256)
         return self._failed(IngestError("bị ngắt trước khi chép xong tệp vào kho; hãy nạp lại tệp gốc"))
 

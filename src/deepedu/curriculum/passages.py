@@ -217,7 +217,7 @@ def _ends_well(current: Sequence[_Sentence], size: int, sentences: Sequence[_Sen
         return False
     if sentence.is_heading and not current[-1].is_heading:
         return size >= 0.35 * limit
-    if sentence.separator != "\n\n" or size < 0.6 * limit:
+    if sentence.separator != "\n\n" or size < 0.5 * limit:
         return False
     stop = place + 1
     while stop < len(sentences) and sentences[stop].separator != "\n\n":

@@ -262,14 +262,16 @@ def _subsections(lines: Sequence[Line], entries: list[_Entry]) -> list[Subsectio
     ]
     by_number = not found
     taken = {index for entry in entries for index in range(entry.first, entry.last + 1)}
+    before: Heading | None = None
     for index, (line, follows) in enumerate(pairwise(lines)):
+        previous, before = before, parse_subsection(line.text)
         if index in taken or len(line.text) > 100 or " | " in line.text or line.text.endswith((".", ";", ",", ":")):
             continue
-        heading = parse_subsection(line.text)
+        heading = before
         if heading is not None and by_number:
-            twin = parse_subsection(follows.text)
             # Items of a list follow one another; a heading has text of its own below it.
-            is_list = twin is not None and twin.kind == heading.kind
+            twins = (previous, parse_subsection(follows.text))
+            is_list = any(twin is not None and twin.kind == heading.kind for twin in twins)
             if not is_list and not line.text[-1].isdigit() and (line.level is not None or line.is_after_blank):
                 found.append(Subsection(line.start, line.end, heading.rank, line.text))
         elif heading is None and _stands_out(line, follows):

@@ -11,7 +11,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _RULE = re.compile(r" {0,3}([-*_])[ \t]*(\1[ \t]*){2,}$")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])[ \t]+\S")
-_TABLE_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)*\|?\s*$")
+_TABLE_RULE = re.compile(r"(?=.*[|-]-|.*\|)\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
 _FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _HINT_KEYS = ("title", "grade", "subject", "series")
 
@@ -47,59 +47,52 @@ def open_markdown(path: Path) -> BlockDocument:
 
 
 def _blocks(whole: TrackedText) -> list[Block]:
+    """Blocks in order. Items of one list, rows of one table and lines of code stand close together."""
     blocks: list[Block] = []
+    kinds: list[str] = []
     paragraph: list[tuple[int, int]] = []
     position = 0
     fence: str | None = None
+    kind = ""
 
-    def flush(*, level: int | None = None, is_tight: bool = False) -> None:
+    def add(piece: TrackedText, own: str, level: int | None = None) -> None:
+        is_tight = own in ("item", "row", "code") and bool(kinds) and kinds[-1] == own
+        blocks.append(Block(piece, level, is_tight))
+        kinds.append(own)
+
+    def flush(level: int | None = None) -> None:
         if paragraph:
-            piece = whole.slice(paragraph[0][0], paragraph[-1][1])
-            blocks.append(Block(_plain(piece), level, is_tight))
+            add(_plain(whole.slice(paragraph[0][0], paragraph[-1][1])), "heading" if level else kind, level)
             paragraph.clear()
 
-    was_row = was_item = False
     for line in whole.text.split("\n"):
         start, end = position, position + len(line)
         position = end + 1
         opening = _FENCE.match(line)
+        heading = _HEADING.match(line)
         if opening and (fence is None or line.strip().startswith(fence)):
             flush()
             fence = opening.group(1) if fence is None else None
-            continue
-        if fence is not None:
-            blocks.append(Block(whole.slice(start, end), is_tight=True))
-            continue
-        heading = _HEADING.match(line)
-        is_row = line.strip().startswith("|") or (was_row and " | " in line)
-        is_item = bool(_LIST_ITEM.match(line)) and not _RULE.match(line)
-        if heading:
-            flush(is_tight=was_item)
+        elif fence is not None:
+            add(whole.slice(start, end), "code")
+        elif heading:
+            flush()
             paragraph.append((start + heading.start(2), start + heading.end(2)))
-            flush(level=len(heading.group(1)))
-        elif paragraph and not was_item and _UNDERLINE.match(line):
-            flush(level=1 if "=" in line else 2)
-        elif not line.strip() or _RULE.match(line) or (_TABLE_RULE.match(line) and "-" in line):
-            flush(is_tight=was_item)
-            is_row = was_row and bool(line.strip())
-        elif is_row:
-            flush(is_tight=was_item)
-            blocks.append(Block(_plain(_cells(whole.slice(start, end))), is_tight=was_row))
+            flush(len(heading.group(1)))
+        elif paragraph and kind == "text" and _UNDERLINE.match(line):
+            flush(1 if "=" in line else 2)
+        elif not line.strip() or _RULE.match(line) or _TABLE_RULE.match(line):
+            flush()
+        elif line.strip().startswith("|") or (" | " in line and kinds[-1:] == ["row"] and not paragraph):
+            flush()
+            add(_plain(_cells(whole.slice(start, end))), "row")
         else:
-            if is_item:
-                flush(is_tight=was_item)
+            if _LIST_ITEM.match(line):
+                flush()
+            if not paragraph:
+                kind = "item" if _LIST_ITEM.match(line) else "text"
             paragraph.append((start, end))
-            is_item = is_item or (was_item and bool(line.strip()))
-        was_row, was_item = is_row, is_item
-    flush(is_tight=was_item)
-    return _loosen_first_items(blocks)
-
-
-def _loosen_first_items(blocks: list[Block]) -> list[Block]:
-    """An item stands close to the item before it, not to the paragraph or heading above the list."""
-    for before, item in zip([None, *blocks], blocks, strict=False):
-        if item.is_tight and (before is None or before.level is not None):
-            item.is_tight = False
+    flush()
     return blocks
 
 

@@ -91,7 +91,7 @@ def _with_headings(piece: TrackedText) -> list[Block]:
         heading = _WIKI_HEADING.fullmatch(line.strip())
         if heading:
             if piece.text[start:position].strip():
-                blocks.append(Block(piece.slice(start, position)))
+                blocks.append(Block(piece.slice(start, position).replace(r"\s+$")))
             begin = position + line.index(heading.group(2), len(heading.group(1)) - 1)
             blocks.append(Block(piece.slice(begin, begin + len(heading.group(2))), len(heading.group(1))))
             start = end + 1
