@@ -1,9 +1,16 @@
 """Fixtures shared by all tests."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from deepedu.base.config import IngestSettings, StoreSettings
+from deepedu.curriculum.ingest import ingest
+from deepedu.curriculum.sample import SAMPLE_PDF
+from deepedu.store import Database
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +30,24 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if variable.startswith("DEEPEDU_") and variable != "DEEPEDU_DATA":
             monkeypatch.delenv(variable)
     monkeypatch.setenv("DEEPEDU_STORE_DATA_DIR", str(tmp_path / "data"))
+
+
+@pytest.fixture(scope="session")
+def _sample_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample textbook ingested once for all tests; copied, not shared, because tests write."""
+    folder = tmp_path_factory.mktemp("sample") / "data"
+    database = Database(StoreSettings(data_dir=folder))
+    outcome = ingest(database, [SAMPLE_PDF], IngestSettings())[0]
+    assert outcome.status == "added", outcome.message
+    database.close()
+    return folder
+
+
+@pytest.fixture
+def sample_library(_sample_data: Path, tmp_path: Path) -> Iterator[Database]:
+    """A library of one book, the sample textbook, at the place where commands under test look for theirs."""
+    folder = tmp_path / "data"
+    shutil.copytree(_sample_data, folder)
+    database = Database(StoreSettings(data_dir=folder))
+    yield database
+    database.close()

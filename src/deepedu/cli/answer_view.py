@@ -63,8 +63,12 @@ def render(completed: Completed) -> Iterator[RenderableType]:
         struck = "strike dim" if sentence.status is Status.UNSUPPORTED else ""
         marker = f" [{sentence.citation.marker}]" if sentence.citation else ""
         yield Text.assemble((f"{sign} ", colour), (sentence.text, struck), (marker, "cyan"))
-        detail = f"  {told}" + (f": {sentence.reason}" if sentence.reason else "")
-        yield Text(detail, style=f"{colour} dim")
+        if sentence.replaces:
+            yield Text(f"  {told}, thay cho câu của mô hình:", style=f"{colour} dim")
+            yield Text.assemble("    ", (sentence.replaces, "strike dim"))
+            yield Text(f"    {sentence.reason}", style="dim")
+        else:
+            yield Text(f"  {told}" + (f": {sentence.reason}" if sentence.reason else ""), style=f"{colour} dim")
     yield from _sources(answer)
     if not answer.found and answer.nearest:
         yield Text("\nBài gần nhất để đọc thêm:", style="bold")

@@ -18,7 +18,7 @@ from deepedu.store import Database
 
 NEXT = (
     ("đặt câu hỏi khác", 'deepedu ask "nuoc tinh khiet soi o bao nhieu do"'),
-    ("trò chuyện nhiều lượt", "deepedu chat"),
+    ("trò chuyện", "deepedu chat"),
     ("mở trang hỏi bài", "deepedu serve"),
     ("thêm sách của trường", "deepedu ingest TỆP_SÁCH.pdf"),
     ("xem các lệnh", "deepedu --help"),
@@ -45,14 +45,15 @@ def demo(ctx: click.Context, question: str | None, llm: str | None, llm_model: s
         outcome = ingest(database, [SAMPLE_PDF], settings.ingest)[0]
     if outcome.book_id is None:
         raise outcome.error or IngestError(outcome.message)
-    console.print(f"{outcome.title}: {outcome.message}")
+    told = "đã có trong thư viện" if outcome.status == "already_there" else f"đã đọc {outcome.pages} trang"
+    console.print(f"{outcome.title}: {told} (sách số {outcome.book_id}).")
     console.rule("[bold]3. Hỏi và đáp[/]", align="left")
     asked = question or DEMO_QUESTIONS[0].question
     console.print(Text.assemble(("Em hỏi: ", "cyan"), (asked, "bold")))
     asyncio.run(_ask(settings, database, asked, outcome.book_id, console))
     console.rule("[bold]Tiếp theo[/]", align="left")
     for purpose, command in NEXT:
-        console.print(Text.assemble("  ", (f"{command:<58}", "bold"), (purpose, "dim")))
+        console.print(Text.assemble("  ", (f"{command:<52}", "bold"), (purpose, "dim")))
 
 
 async def _ask(settings: Settings, database: Database, question: str, book_id: int, console: Console) -> None:

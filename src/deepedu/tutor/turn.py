@@ -144,8 +144,10 @@ class Tutor:
                         if isinstance(event, Finished):
                             finished = event
                             continue
+                        # Kept before it is handed out: whoever closes this generator ends it at the yield.
+                        complete = await run.take(event)
                         yield Draft(event.text)
-                        for sentence in await run.take(event):
+                        for sentence in complete:
                             checked = grounder.check_sentence(sentence)
                             if checked is not None:
                                 yield Checked(checked)

@@ -1,0 +1,34 @@
+"""A real server on loopback."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+
+@contextmanager
+def _running(app: FastAPI) -> Iterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not server.started:
+            assert thread.is_alive(), "the server died while starting"
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[FastAPI], str]]:
+    """Starts applications; all of them end with the test."""
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(_running(app))
