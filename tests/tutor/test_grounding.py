@@ -87,6 +87,7 @@ def test_true_sentences_are_supported_and_cite_their_page(question: str, draft: 
         (BATTLE_YEAR, "Ngô Quyền đánh tan quân Nam Hán năm 939 [1].", "939", "938"),
         (BATTLE_YEAR, "Năm 939.", "939", "938"),
         (BATTLE_YEAR, "Lê Lợi đánh tan quân Nam Hán năm 938 [1].", "Lê Lợi", "Ngô Quyền"),
+        ("Ai đóng đô ở Cổ Loa?", "Nam Hán xưng vương, đóng đô ở Cổ Loa năm 939 [1].", "Nam Hán", "Ngô Quyền"),
         (BATTLE_YEAR, "Ngô Quyên đánh tan quân Nam Hán năm 938 [1].", "Ngô Quyên", "Ngô Quyền"),
         ("Loại đất nào chiếm diện tích lớn nhất?", "Đất phù sa chiếm diện tích lớn nhất [2].", "phù sa", "feralit"),
         ("Loại đất nào chiếm diện tích lớn nhất?", "Đất feralit chiếm diện tích nhỏ nhất.", "nhỏ nhất", "lớn nhất"),

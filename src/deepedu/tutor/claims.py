@@ -123,6 +123,7 @@ def fault(statement: Statement, window: Window) -> str | None:
     return (
         _number_fault(statement, window)
         or name_fault(statement, window)
+        or _misplaced_name(statement, window)
         or _negation_fault(statement, window)
         or _opposite_fault(statement, window)
         or _swap_fault(statement, window)
@@ -218,7 +219,39 @@ def _said_elsewhere(statement: Statement, claim: Quantity, window: Window) -> Qu
     return claim if elsewhere > here + _LONE_LEAD else None
 
 
-def _nearness(statement: Statement, claim: Quantity) -> list[tuple[str, float]]:
+def _misplaced_name(statement: Statement, window: Window) -> str | None:
+    for name in statement.names:
+        other = _other_name(statement, name, window)
+        if other is not None:
+            return f"Ở chỗ này sách viết “{other.surface}”, không viết “{name.surface}”."
+    return None
+
+
+def _other_name(statement: Statement, name: Name, window: Window) -> Name | None:
+    """The name that the book has where the statement has ``name``; None when it may stand there.
+
+    A name from elsewhere in the passage stands for "ông" or for a subject left out, not for another name.
+    """
+    # Without accents there is no telling names from words in the book.
+    if window.sentences[0].is_row or statement.is_plain:
+        return None
+    near = _nearness(statement, name)
+    with_name = best = 0.0
+    place: Sentence | None = None
+    for sentence in window.sentences:
+        share = sum(told for word, told in near if word in sentence.folded)
+        if f" {' '.join(name.core)} " in sentence.said:
+            with_name = max(with_name, share)
+        elif share > best:
+            best, place = share, sentence
+    if place is None or place.leans_back or with_name >= best - _COMPETING_LEAD:
+        return None
+    mentioned = {word for n in statement.names for word in n.words}
+    others = (n for n in names(place.text, place.tokens, window.passage.lexicon) if not mentioned & set(n.words))
+    return next(others, None)
+
+
+def _nearness(statement: Statement, claim: Quantity | Name) -> list[tuple[str, float]]:
     """The statement's words apart from names and numbers, the nearer to ``claim`` the heavier; together they weigh 1.
 
     Returns:
@@ -333,7 +366,7 @@ def _swap_in(mine: Sequence[Token], sentence: Sentence, window: Window, statemen
         if tag != "replace" or b - a > 6 or d - c > 6:
             continue
         put = [t for t in mine[a:b] if t.word not in sentence_words and not statement.in_quantity(t)]
-        gone = [t for t in its[c:d] if not any(t.word == m.word for m in mine)]
+        gone = [t for t in its[c:d] if t.is_capitalised or not any(t.word == m.word for m in mine)]
         is_borne = all(t.word in window.words or t.word in window.passage.lexicon.names for t in put)
         # A name in the place of another, even one that is not known to be a name.
         is_renamed = all(t.is_capitalised for t in mine[a:b]) and all(t.word in window.lexicon.names for t in its[c:d])

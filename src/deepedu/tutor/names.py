@@ -40,6 +40,11 @@ class Name:
     opens_sentence: bool
     following: str = ""
 
+    @property
+    def core(self) -> tuple[str, ...]:
+        """Its words without a title or opening word that only happens to be capitalised."""
+        return self.words[1:] if len(self.words) > 2 and self.words[0] in _OPENERS else self.words
+
 
 @dataclass(frozen=True)
 class Lexicon:

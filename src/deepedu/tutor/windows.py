@@ -41,6 +41,11 @@ class Sentence:
     def folded(self) -> frozenset[str]:
         return frozenset(token.folded for token in self.tokens)
 
+    @cached_property
+    def said(self) -> str:
+        """Its words in order, a space around each."""
+        return f" {' '.join(self.words)} "
+
     @property
     def is_row(self) -> bool:
         return " | " in self.text
