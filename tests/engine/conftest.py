@@ -107,7 +107,7 @@ def wait_until(condition: Callable[[], object], limit_s: float = 20.0) -> None:
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 @pytest.fixture

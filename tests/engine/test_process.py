@@ -47,10 +47,16 @@ process.serve(
 
 
 @contextmanager
-def started(command: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(command: tuple[str, ...], stdin: int | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+        command,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=environment,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -61,6 +67,8 @@ def started(command: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[str], s
     finally:
         process.kill()
         process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
         process.stdout.close()
         process.stderr.close()
 
@@ -72,8 +80,8 @@ def health(url: str) -> str:
 def test_serve_announces_its_port_loads_answers_and_ends_on_sigterm(
     tiny_folder: Path, eventually: Callable[..., None]
 ) -> None:
-    command = (*COMMAND, "serve", "--model", str(tiny_folder), "--port", "0", "--device", "cpu", "--announce")
-    with started(command) as (process, url):
+    command = (*COMMAND, "serve", "--model", str(tiny_folder), "--port", "0", "--device", "cpu", "--announce", "--tied")
+    with started(command, stdin=subprocess.PIPE) as (process, url):
         # The port is open before torch is even imported.
         assert health(url) in ("loading", "ok")
         eventually(lambda: health(url) == "ok", 120)
@@ -137,6 +145,26 @@ def test_sigterm_while_loading_ends_at_once() -> None:
             assert time.monotonic() - begun < 20
 
 
+def test_a_tied_server_ends_with_its_parent(tiny_folder: Path, eventually: Callable[..., None]) -> None:
+    # The parent starts the server, which announces itself on the same output, and is killed.
+    arguments = [*COMMAND, "serve", "--model", str(tiny_folder), "--port", "0", "--announce", "--tied"]
+    start = f"import subprocess, time; subprocess.Popen({arguments!r}, stdin=subprocess.PIPE); time.sleep(600)"
+    with started((sys.executable, "-c", start)) as (process, url):
+        eventually(lambda: health(url) == "ok", 120)
+        process.kill()
+        eventually(lambda: _refuses(url), 60)
+
+
+def _refuses(url: str) -> bool:
+    try:
+        httpx.get(f"{url}/health", timeout=30)
+    except httpx.ConnectError:
+        return True
+    except httpx.HTTPError:
+        return False
+    return False
+
+
 def test_a_model_that_cannot_be_loaded_ends_the_process_with_its_message(tmp_path: Path) -> None:
     settings = EngineSettings(model=str(tmp_path), port=0, cache_dir=tmp_path)
     with pytest.raises(ModelError, match=r"config\.json"):
@@ -155,6 +183,8 @@ def test_fetch_tells_where_the_model_is_or_what_is_wrong(tiny_folder: Path) -> N
     done = subprocess.run(run, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120)
     assert done.returncode == 0
     assert str(tiny_folder) in done.stdout.replace("\n", "")
+    quiet = subprocess.run([*run, "--quiet"], capture_output=True, check=False, timeout=120)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, b"", b"")
     run = [*COMMAND, "fetch", "/nowhere"]
     failed = subprocess.run(run, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120)
     assert failed.returncode == 1

@@ -83,8 +83,9 @@ def serve(
 
 
 def _end_with_parent() -> None:
-    # A killed parent can tell nobody; the system closes its end of the pipe for it.
-    while sys.stdin.buffer.read(4096):
+    # A killed parent can tell nobody; the system closes its end of the pipe for it. Read past Python's buffer, whose
+    # lock, held by a waiting thread, would make the interpreter abort when it ends for another reason.
+    while os.read(sys.stdin.fileno(), 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -42,6 +42,7 @@ class Engine:
         self._loaded: LoadedModel | None = None
         self._scheduler = Scheduler(settings.max_queue)
         self._draining = self._stopped = False
+        self._control_tokens: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -106,11 +107,16 @@ class Engine:
 
     def use(self, loaded: LoadedModel) -> None:
         """Takes a model that is in memory already."""
+        added = getattr(loaded.tokenizer, "added_tokens_decoder", {}).values()
+        self._control_tokens = tuple(str(token) for token in added if token.special)
         self._loaded = loaded
         logger.info("%s is ready: %s, %s, window %d", self.names[0], loaded.device, loaded.dtype, loaded.window_tokens)
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Token ids of a conversation, through the model's chat template, ready for the assistant's turn.
+
+        Text that spells one of the model's control tokens (``<|im_end|>``) stays text: nobody ends his own turn and
+        writes a system message by typing it.
 
         Raises:
             RequestRefused: no template, or the template refuses these messages.
@@ -125,7 +131,9 @@ class Engine:
             )
         try:
             text = tokenizer.apply_chat_template(
-                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
+                [{**message, "content": _defused(message["content"], self._control_tokens)} for message in messages],
+                tokenize=False,
+                add_generation_prompt=True,
             )
         except TemplateError as error:
             raise RequestRefused(
@@ -208,6 +216,14 @@ class Engine:
             raise Stopped
         self.last_progress = event
         self._progress(event)
+
+
+def _defused(text: str, control_tokens: Sequence[str]) -> str:
+    # A zero-width space after the first character: reads the same, and is no control token any more.
+    for token in control_tokens:
+        if token in text:
+            text = text.replace(token, f"{token[0]}\u200b{token[1:]}")
+    return text
 
 
 def _encode(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:

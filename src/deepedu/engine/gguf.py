@@ -2,7 +2,8 @@
 
 The dequantised weights are kept as float16. That rounds each by at most 2**-11 of its size (measured over all tensors
 of the demo model: 0.00098 at most, among weights up to 211), far below the quantisation's own error, and halves the
-disk space and the memory needed here: what the file takes dequantised in float16, once, plus one tensor.
+disk space. Converting takes at most about 2.4 times the folder's size in memory (measured: 3.0 GB for demo's 1.3 GB,
+5.5 GB for demo-1.5b's 3.6 GB).
 """
 
 import importlib
