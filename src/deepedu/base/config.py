@@ -53,7 +53,7 @@ class SearchSettings(_Layer):
     )
     embeddings_url: str | None = Field(default=None, description="base URL of an OpenAI-compatible embeddings endpoint")
     embeddings_model: str | None = Field(default=None, description="model name to send to that endpoint")
-    dense_weight: float = Field(default=0.7, ge=0, le=1, description="weight of meaning against words when both ran")
+    dense_weight: float = Field(default=0.5, ge=0, le=1, description="weight of meaning against words when both ran")
     candidates: int = Field(default=50, ge=1, description="passages each retriever proposes before fusion")
     embed_after_ingest: Literal["background", "now", "off"] = Field(
         default="background", description="when a new book is embedded"

@@ -102,7 +102,8 @@ class LexicalRetriever:
             if not query.syllables or books == []:
                 return []
             pool = max(POOL, limit)
-            found = sqlite.match(session, _expression(query), _column_weights(query), pool, books)
+            expression = sqlite.any_of(_alternatives(query))
+            found = sqlite.match(session, expression, _column_weights(query), pool, books)
             scored = self._scores(session, query, [passage_id for passage_id, _ in found])
         return sorted(scored.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
@@ -196,18 +197,18 @@ def _without_question_words(typed: list[str], plain: bool) -> list[str | None]:
     return kept if any(kept) else list(typed)
 
 
-def _expression(query: _Query) -> str:
-    """The FTS5 query: any of the terms, each in the columns where it may match. Terms hold letters and digits only."""
+def _alternatives(query: _Query) -> list[tuple[str, str]]:
+    """Each term with the columns of the index where it may match."""
     proposing = [term for term in query.syllables if max(term.exact, term.loose) >= query.least_idf]
-    parts: list[str] = []
-    for term in proposing or query.syllables:
-        columns = "words heading" if term.folded is None else "words folded heading heading_folded"
-        parts.append(f'{{{columns}}} : "{term.text}"')
+    found = [
+        ("words heading" if term.folded is None else "words folded heading heading_folded", term.text)
+        for term in proposing or query.syllables
+    ]
     for pair in query.pairs.values():
-        parts.append(f'pairs : "{pair.text}"')
+        found.append(("pairs", pair.text))
         if pair.folded is not None:
-            parts.append(f'folded_pairs : "{pair.folded}"')
-    return " OR ".join(parts)
+            found.append(("folded_pairs", pair.folded))
+    return found
 
 
 def _column_weights(query: _Query) -> tuple[float, ...]:

@@ -113,6 +113,14 @@ def index_columns(text: str, heading: str) -> tuple[str, ...]:
     )
 
 
+def any_of(alternatives: Sequence[tuple[str, str]]) -> str:
+    """The FTS5 query for any of some terms, each ``(columns separated by spaces, term)``.
+
+    Quoted, so that no term is read as an operator.
+    """
+    return " OR ".join(f'{{{columns}}} : "{term.replace(chr(34), "")}"' for columns, term in alternatives)
+
+
 def match(
     session: Session,
     query: str,
