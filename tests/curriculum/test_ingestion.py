@@ -363,7 +363,7 @@ def _pages_read(data_dir: Path) -> int:
 
 def test_kill_minus_nine_half_way_loses_nothing(database: Database, new_pdf: Callable[..., object]) -> None:
     pdf = new_pdf()
-    for number in range(1, 241):
+    for number in range(1, 121):
         pdf.add_page()  # pyright: ignore[reportAttributeAccessIssue]
         pdf.multi_cell(0, 5, f"Bài {number}. Tên {number}\n\n" + PROSE * 4)  # pyright: ignore[reportAttributeAccessIssue]
     path = database.data_dir.parent / "to.pdf"
@@ -371,20 +371,20 @@ def test_kill_minus_nine_half_way_loses_nothing(database: Database, new_pdf: Cal
     child = subprocess.Popen([sys.executable, "-c", _CHILD, str(database.data_dir), str(path)])
     try:
         give_up = time.monotonic() + 120
-        while _pages_read(database.data_dir) < 100 and child.poll() is None and time.monotonic() < give_up:
+        while _pages_read(database.data_dir) < 40 and child.poll() is None and time.monotonic() < give_up:
             time.sleep(0.005)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
     (book,) = list_books(database)
     assert book.status == "interrupted", "the reading ended before it could be killed"
-    assert 100 <= book.pages_read <= 240
+    assert 40 <= book.pages_read <= 120
     assert words_in_index(database) == 0
 
     (outcome,) = ingest(database, [path], SETTINGS)
     assert outcome.status == "resumed"
-    assert f"bị ngắt ở trang {book.pages_read}/240" in outcome.message
-    assert rows(database)[:2] == [1, 240]
+    assert f"bị ngắt ở trang {book.pages_read}/120" in outcome.message
+    assert rows(database)[:2] == [1, 120]
     assert words_in_index(database) == outcome.passages
     check_same_as_uninterrupted(database, path, book.id)
 

@@ -3,6 +3,7 @@
 import unicodedata
 import zipfile
 from pathlib import Path
+from random import Random
 
 import docx
 import pypdfium2
@@ -15,6 +16,7 @@ from made_documents import PROSE
 from deepedu.base.errors import DamagedDocument, EmptyDocument, EncryptedDocument, IngestError, UnsupportedFormat
 from deepedu.base.vietnamese import OffsetMap
 from deepedu.curriculum.readers import PageText, open_document
+from deepedu.curriculum.sample import SAMPLE_DOCX, SAMPLE_PDF, SAMPLE_SOURCE
 
 
 def read(path: Path, start: int = 1) -> list[PageText]:
@@ -377,3 +379,27 @@ def write_raw_pdf(path: Path, text: str) -> None:
     body += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n"
     body += f"<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{body.index('xref')}\n%%EOF"
     path.write_bytes(body.encode("latin-1"))
+
+
+# --- Damage of any kind
+
+
+def test_no_damage_lets_a_foreign_error_out(tmp_path: Path) -> None:
+    random = Random(7)
+    path = tmp_path / "hỏng"
+    for source in (SAMPLE_PDF, SAMPLE_DOCX, SAMPLE_SOURCE):
+        whole = source.read_bytes()
+        for round_number in range(30):
+            content = bytearray(whole)
+            for _ in range(random.choice((1, 20, 300))):
+                content[random.randrange(len(content))] = random.randrange(256)
+            if round_number % 3 == 0:
+                del content[random.randrange(len(content)) :]
+            path.write_bytes(content)
+            try:
+                document = open_document(path, source.name)
+            except IngestError:
+                continue
+            for page in document.pages():
+                assert unicodedata.is_normalized("NFC", page.text)
+            document.close()

@@ -141,16 +141,18 @@ def test_titles_on_the_next_lines_numbers_that_start_anew_and_references_in_pros
     assert outline(structure_of(tmp_path, text)) == expected
 
 
-@pytest.mark.parametrize("leader", [" ........ {page}", "\t{page}", " {page}", ""])
-@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize(
+    ("leader", "at_end"),
+    # A list without page numbers at the end of a book cannot be told from empty lessons.
+    [(" ........ {page}", False), ("\t{page}", False), (" {page}", False), ("", False),
+     (" ........ {page}", True), ("\t{page}", True), (" {page}", True)],
+)  # fmt: skip
 def test_a_table_of_contents_is_no_structure_and_no_content(tmp_path: Path, leader: str, at_end: bool) -> None:
     names = ["Mở đầu về đo lường", "Đo chiều dài", "Đo khối lượng", "Đo thời gian"]
     contents = "MỤC LỤC\n" + "".join(
         f"Bài {n}. {name}{leader.format(page=4 * n + 1)}\n" for n, name in enumerate(names, start=1)
     )
     book = "".join(f"Bài {n}. {name}\n\n{BODY}\n\n" for n, name in enumerate(names, start=1))
-    if at_end and not leader:
-        pytest.skip("without page numbers a list of headings at the end cannot be told from empty lessons")
     structure = structure_of(tmp_path, book + contents if at_end else contents + "\n" + book)
     assert outline(structure) == [f"Bài {n}. {name}" for n, name in enumerate(names, start=1)]
 

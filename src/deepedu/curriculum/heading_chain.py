@@ -113,9 +113,9 @@ def _look(lines: Sequence[Line], index: int, widest: int) -> float:
         score -= 1.5
     if _SENTENCE_INSIDE.search(title):
         score -= 1.5
-    if title and is_exercise(title):
-        score -= 1.5
     following = lines[index + 1] if index + 1 < len(lines) else None
+    if is_exercise(title or (following.text if following else "")):
+        score -= 1.5
     if following and not following.is_after_blank and following.text[0].islower() and line.level is None:
         score -= 1.0  # Prose that goes on below.
     return score

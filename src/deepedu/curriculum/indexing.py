@@ -79,9 +79,10 @@ def _store(session: Session, book: Book, structure: Structure, passages: Sequenc
             parent_id=None if draft.parent is None else sections[draft.parent].id,
             ordinal=ordinal,
             kind=draft.kind,
-            label=draft.label or None,
+            # A title is never empty: "BÀI 4" without a name is called by its label.
+            label=draft.label if draft.label and draft.title else None,
             number=draft.number,
-            title=draft.title,
+            title=draft.title or draft.label,
             first_page=draft.first_page,
             last_page=draft.last_page,
         )

@@ -3,7 +3,7 @@
 import zipfile
 from pathlib import Path
 
-from deepedu.base.errors import DamagedDocument, EncryptedDocument, UnsupportedFormat
+from deepedu.base.errors import DamagedDocument, DocumentTooLarge, EncryptedDocument, UnsupportedFormat
 
 FORMATS = ("pdf", "docx", "markdown", "text", "html")
 SUFFIXES = {
@@ -29,6 +29,7 @@ _OLE_KINDS = {
 }
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\x00", b"MM\x00*", b"BM")
 _HEAD_BYTES = 4096
+_MAX_UNPACKED_BYTES = 2_000_000_000
 
 
 def detect_format(path: Path, name: str) -> str:
@@ -80,8 +81,11 @@ def _zip_format(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
+            unpacked_bytes = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise DamagedDocument("tệp bị cắt cụt hoặc hỏng (không đọc được gói ZIP của DOCX); hãy chép lại") from error
+    if unpacked_bytes > _MAX_UNPACKED_BYTES:
+        raise DocumentTooLarge(f"gói nén bung ra tới {unpacked_bytes / 1e9:.1f} GB; không an toàn để mở")
     if "word/document.xml" in names:
         return "docx"
     if any(entry.startswith("word/") for entry in names):

@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def open_docx(path: Path) -> BlockDocument:
         blocks = list(_Reader(document).blocks())
         title = document.core_properties.title
     except (
-        PackageNotFoundError, KeyError, ValueError, OSError, EOFError, AttributeError, NotImplementedError,
-        zipfile.BadZipFile, zipfile.LargeZipFile, lxml.etree.XMLSyntaxError, RuntimeError,
+        PackageNotFoundError, KeyError, ValueError, OSError, EOFError, AttributeError, NotImplementedError, TypeError,
+        IndexError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lxml.etree.LxmlError,
     ) as error:  # fmt: skip
         raise DamagedDocument(f"tệp DOCX bị hỏng hoặc cắt cụt ({type(error).__name__}); hãy chép lại") from error
     blocks, has_pages = _paged(blocks)

@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
@@ -122,6 +121,8 @@ def _glyphs(textpage: pdfium.PdfTextPage) -> list[Glyph]:
     handle = textpage.raw
     box = pdfium_c.FS_RECTF()
     matrix = pdfium_c.FS_MATRIX()
+    font_name = ctypes.create_string_buffer(128)
+    font_flags = ctypes.c_int(0)
     glyphs: list[Glyph] = []
     index = 0
     count = pdfium_c.FPDFText_CountChars(handle)
@@ -145,6 +146,9 @@ def _glyphs(textpage: pdfium.PdfTextPage) -> list[Glyph]:
         size = pdfium_c.FPDFText_GetFontSize(handle, source)
         if pdfium_c.FPDFText_GetMatrix(handle, source, matrix):
             size *= (matrix.b**2 + matrix.d**2) ** 0.5 or 1.0
+        pdfium_c.FPDFText_GetFontInfo(handle, source, font_name, 128, font_flags)
+        name = font_name.value.lower()
+        is_bold = b"bold" in name or b"black" in name or pdfium_c.FPDFText_GetFontWeight(handle, source) >= 600
         glyphs.append(
             Glyph(
                 character,
@@ -154,19 +158,10 @@ def _glyphs(textpage: pdfium.PdfTextPage) -> list[Glyph]:
                 bottom=box.bottom,
                 top=box.top,
                 size=size,
-                weight=pdfium_c.FPDFText_GetFontWeight(handle, source),
-                font_flags=_font_flags(handle, source),
+                is_bold=is_bold,
             )
         )
     return glyphs
-
-
-def _font_flags(handle: Any, index: int) -> int:
-    name = ctypes.create_string_buffer(128)
-    flags = ctypes.c_int(0)
-    pdfium_c.FPDFText_GetFontInfo(handle, index, name, 128, ctypes.byref(flags))
-    is_bold = b"bold" in name.value.lower() or b"black" in name.value.lower()
-    return 1 if is_bold else 0
 
 
 def _line_ranges(text: str, stand_outs: list[bool]) -> list[tuple[int, int, int]]:

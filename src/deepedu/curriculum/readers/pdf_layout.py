@@ -23,7 +23,7 @@ _ONE_LETTER_WORDS = frozenset("aàáạảãâăeèéêiìíịỉoòóọỏô�
 
 @dataclass(slots=True)
 class Glyph:
-    """One character; coordinates are points, y upwards. ``font_flags`` is 1 for bold."""
+    """One character; coordinates are points, y upwards."""
 
     character: str
     source: int
@@ -32,13 +32,8 @@ class Glyph:
     bottom: float = 0.0
     top: float = 0.0
     size: float = 0.0
-    weight: int = 0
-    font_flags: int = 0
+    is_bold: bool = False
     is_generated: bool = False
-
-    @property
-    def is_bold(self) -> bool:
-        return self.font_flags == 1 or self.weight >= 600
 
 
 @dataclass

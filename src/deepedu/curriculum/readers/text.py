@@ -45,6 +45,10 @@ def decode(content: bytes) -> str:
         # A file cut in the middle of a letter at its very end is still UTF-8.
         if error.start >= len(content) - 3:
             return content[: error.start].decode("utf-8-sig")
+    # A few broken bytes in a long file do not make it another encoding.
+    repaired = content.decode("utf-8-sig", errors="replace")
+    if repaired.count("\ufffd") <= len(content) / 1000:
+        return repaired
     text = _try(content, "cp1258")
     if text is not None and len(re.findall("[\u0300\u0301\u0303\u0309\u0323đĐơƠưƯăĂ]", text)) > len(text) / 50:
         return text
