@@ -32,6 +32,7 @@ import sqlalchemy as sa
 
 from deepedu.base.config import StoreSettings
 from deepedu.base.vietnamese import words
+from deepedu.bench.library import add_book
 from deepedu.bench.replies import KeptReplies
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.bench.viquad import load_viquad
@@ -145,8 +146,6 @@ def _sample(context: BenchContext, database: Database) -> list[Asked]:
 
 
 def _viquad(context: BenchContext, database: Database) -> list[Asked]:
-    from deepedu.bench.library import add_book
-
     viquad = load_viquad(context.data_dir, ["test"])
     kept = int(len(viquad.contexts) * (1 - HELD_OUT))
     held_out = int(len(viquad.contexts) * (1 - ASKED_OF_HELD_OUT))
