@@ -30,6 +30,8 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if variable.startswith("DEEPEDU_") and variable != "DEEPEDU_DATA":
             monkeypatch.delenv(variable)
     monkeypatch.setenv("DEEPEDU_STORE_DATA_DIR", str(tmp_path / "data"))
+    # A worker in the background would outlive its test.
+    monkeypatch.setenv("DEEPEDU_SEARCH_EMBED_AFTER_INGEST", "off")
 
 
 @pytest.fixture(scope="session")

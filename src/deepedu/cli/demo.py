@@ -13,6 +13,7 @@ from deepedu.cli.main import open_database, settings_with
 from deepedu.cli.tutor_session import fetch_model, model_flags, model_options, open_tutor
 from deepedu.curriculum.ingest import ingest
 from deepedu.curriculum.sample import DEMO_QUESTIONS, SAMPLE_PDF
+from deepedu.search.embed import start_after_ingest
 from deepedu.search.evidence import Scope
 from deepedu.store import Database
 
@@ -51,6 +52,8 @@ def demo(ctx: click.Context, question: str | None, llm: str | None, llm_model: s
     asked = question or DEMO_QUESTIONS[0].question
     console.print(Text.assemble(("Em hỏi: ", "cyan"), (asked, "bold")))
     asyncio.run(_ask(settings, database, asked, outcome.book_id, console))
+    # Only now: while the model answered, it needed all cores.
+    start_after_ingest(settings)
     console.rule("[bold]Tiếp theo[/]", align="left")
     for purpose, command in NEXT:
         console.print(Text.assemble("  ", (f"{command:<52}", "bold"), (purpose, "dim")))

@@ -14,11 +14,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from deepedu.base.config import Settings
+from deepedu.cli.embed import embed
 from deepedu.cli.main import open_database, settings_with
 from deepedu.curriculum.events import Event, FileFinished, FileStarted, Indexing, Outcome, PageRead
 from deepedu.curriculum.ingest import ingest as ingest_files
 from deepedu.curriculum.ingest import resume as resume_books
 from deepedu.curriculum.metadata import Metadata
+from deepedu.search.embed import start_after_ingest
 
 # A longer batch lists only what needs attention.
 _LISTED_FILES = 30
@@ -74,8 +77,18 @@ def ingest(
         click.echo(json.dumps([_as_json(outcome) for outcome in outcomes], ensure_ascii=False, indent=2))
     else:
         _summarise(Console(), outcomes, view, wants_files=bool(paths))
+    if any(outcome.status in ("added", "resumed") for outcome in outcomes):
+        _embed(ctx, settings, Console(stderr=True, quiet=as_json))
     if not all(outcome.is_good for outcome in outcomes) or (paths and not outcomes):
         sys.exit(1)
+
+
+def _embed(ctx: click.Context, settings: Settings, console: Console) -> None:
+    """Books can be found by words already; by meaning soon."""
+    if settings.search.embed_after_ingest == "now":
+        ctx.invoke(embed)
+    elif start_after_ingest(settings):
+        console.print("Đang lập vectơ để tìm theo ý nghĩa (chạy nền); xem tiến độ: deepedu embed", style="dim")
 
 
 @dataclass

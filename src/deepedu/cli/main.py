@@ -86,9 +86,8 @@ def open_database(ctx: click.Context) -> Database:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. A DeepEduError becomes one clear line and exit status 1; only a bug shows a traceback."""
     try:
-        cli.main(args=arguments, prog_name="deepedu", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        # Not in standalone mode click hands ctx.exit(n) back as the result.
+        status = cli.main(args=arguments, prog_name="deepedu", standalone_mode=False)
     except click.Abort:
         errors.print("Đã dừng.", style="yellow")
         sys.exit(130)
@@ -102,3 +101,4 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         errors.print("Đã dừng.", style="yellow")
         sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)

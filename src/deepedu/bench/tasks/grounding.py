@@ -35,11 +35,14 @@ from deepedu.base.vietnamese import words
 from deepedu.bench.library import add_book
 from deepedu.bench.replies import KeptReplies
 from deepedu.bench.run import BenchContext, BenchResult
+from deepedu.bench.vector_cache import CachedEmbedder, default_path
 from deepedu.bench.viquad import load_viquad
 from deepedu.curriculum.ingest import ingest
 from deepedu.curriculum.sample import SAMPLE_PDF, SAMPLE_QUESTIONS
 from deepedu.llm.chat import ChatModel, Delta, Message
 from deepedu.llm.client import ChatClient
+from deepedu.search.embed import embed_missing
+from deepedu.search.embedder import open_embedder
 from deepedu.search.evidence import Evidence
 from deepedu.search.search import Search
 from deepedu.server.engine_process import EngineProcess
@@ -88,6 +91,7 @@ def run(context: BenchContext) -> BenchResult:
 async def _run(context: BenchContext) -> BenchResult:
     sets = context.options.get("sets", "sample,viquad").split(",")
     results: list[Result] = []
+    embedder, off_reason = open_embedder(context.settings.search)
     async with AsyncExitStack() as stack:
         endpoint, identity = await _endpoint(context, stack)
         file = context.settings.engine.cache_dir / "bench" / "replies.jsonl"
@@ -96,7 +100,11 @@ async def _run(context: BenchContext) -> BenchResult:
             database = Database(StoreSettings(data_dir=context.tmp_dir / name))
             stack.callback(database.close)
             questions = (_sample if name == "sample" else _viquad)(context, database)
-            tutor = Tutor(database, Search(database, context.settings.search), model, context.settings.tutor)
+            if embedder is not None:
+                with context.console.status(f"embedding {name}"):
+                    embed_missing(database, CachedEmbedder(embedder, default_path()))
+            search = Search(database, context.settings.search, embedder)
+            tutor = Tutor(database, search, model, context.settings.tutor)
             with context.progress(name, len(questions)) as advance:
                 for asked in questions:
                     results.append(await _ask(tutor, model, asked))
@@ -106,6 +114,7 @@ async def _run(context: BenchContext) -> BenchResult:
         figures |= {f"{name}{suffix}": value for name, value in _figures(chosen).items()}
     details = {
         "model": identity,
+        "dense": off_reason or (embedder.name if embedder else ""),
         "replies_kept": model.used,
         "replies_asked": model.asked,
         "questions": [_detail(result) for result in results],
