@@ -29,8 +29,7 @@ _RELATED = 0.35
 _FOUND = 0.4
 # How far below the best quote a bare answer may stand.
 _NEAR_BEST = 1.0
-# What a supported answer adds to the odds that the book answers, and a model's "it does not say" takes away.
-_ANSWER_BONUS = 1.0
+# What a model's "it does not say" takes from the odds that the book answers.
 _DISCLAIMER_MALUS = 0.5
 # What a failed sentence's words weigh in the choice of the quote.
 _DRAFT_HINT = 2.0
@@ -201,13 +200,15 @@ class Grounder:
     def _is_found(self, verdicts: Sequence[_Verdict], *, disclaims: bool) -> bool:
         if not self._choices:
             return False
-        raised = _logit(self._choices[0].probability)
-        for verdict in verdicts:
-            if verdict.is_supported and verdict.window and self._answers(verdict.statement):
-                raised = max(raised, _logit(self._fit_to_question(verdict.window).probability) + _ANSWER_BONUS)
+        # That the model found something true to say is no sign of it: small models copy what they are shown.
+        raised = _logit(max(self._choices[0].probability, *self._probabilities(verdicts)))
         if disclaims and not any(verdict.is_supported for verdict in verdicts):
             raised -= _DISCLAIMER_MALUS
         return raised >= _logit(_FOUND)
+
+    def _probabilities(self, verdicts: Sequence[_Verdict]) -> list[float]:
+        windows = [v.window for v in verdicts if v.is_supported and v.window and self._answers(v.statement)]
+        return [0.0, *(self._fit_to_question(window).probability for window in windows)]
 
     def _answers(self, statement: Statement) -> bool:
         """Whether a supported statement tells what was asked, rather than only something true."""

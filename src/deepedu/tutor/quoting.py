@@ -217,6 +217,7 @@ def _features(
         "names_here": _share([bears_name(window.lexicon, n, is_plain=plain) for n in named]),
         "names_missing": 1.0 - _share([bears_name(lexicon, n, is_plain=plain) for n in named]),
         "numbers_missing": 1.0 - _share([bears(window.quantities, q, window.passage.units) for q in numbers]),
+        "times_missing": 1.0 - _share([_tells_time(window.passage, q) for q in numbers if q.is_time]),
         "event_missing": float(_lacks_event(question, window)),
         "fits": _fits(question, window),
         "pairs_passage": sum(f" {a} {b} " in lexicon.folded for a, b in asked_pairs) / len(asked_pairs)
@@ -226,6 +227,10 @@ def _features(
         "length": min(2.0, len(window.text) / 250),
         "leans": float(window.sentences[0].leans_back),
     }
+
+
+def _tells_time(passage: Passage, asked: Quantity) -> bool:
+    return any(bears(s.quantities, asked, passage.units) for s in passage.sentences)
 
 
 def _share(held: Sequence[bool]) -> float:
@@ -295,7 +300,7 @@ _QUOTE_WEIGHTS = {
 }
 # Logistic regression on the same questions, with the right passage among three and with its whole article taken away:
 # does the best window answer? Questions without accents match by chance more easily and tell no names, so they have
-# their own. "event_missing" is set by hand, for ViQuAD asks few such questions and textbooks invite them.
+# their own. "times_missing" and "event_missing" are set by hand: ViQuAD asks few such questions, textbooks invite them.
 _ANSWERED_WEIGHTS = {
     "words": 2.25,
     "rare": 1.7,
@@ -307,6 +312,7 @@ _ANSWERED_WEIGHTS = {
     "numbers_missing": -0.8,
     "max_missing": -0.15,
     "fits": 0.1,
+    "times_missing": -1.5,
     "event_missing": -3.0,
     "bias": -2.2,
 }
@@ -318,6 +324,7 @@ _ANSWERED_WEIGHTS_PLAIN = {
     "pairs_passage": 2.85,
     "numbers_missing": -0.75,
     "max_missing": -0.6,
+    "times_missing": -1.5,
     "event_missing": -3.0,
     "bias": -2.1,
 }
