@@ -141,11 +141,17 @@ def _start_worker(settings: Settings) -> None:
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // 2)))
     try:
         with (settings.store.data_dir.expanduser() / LOG_NAME).open("ab") as output:
-            subprocess.Popen(
+            worker = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
             )
     except OSError as error:
         raise StoreError(f"cannot start embedding in the background: {error}; run 'deepedu embed'") from error
+
+    # Kept, so that Python neither warns of a running child nor leaves a finished one unburied.
+    _workers[:] = [earlier for earlier in _workers if earlier.poll() is None] + [worker]
+
+
+_workers: list[subprocess.Popen[bytes]] = []
 
 
 def _next_batch(db: Database, model: str) -> list[tuple[int, str, str]]:

@@ -41,6 +41,7 @@ PLAIN_QUESTIONS = frozenset(
 POOL = 100
 # A pasted page is searched by its rarest words.
 MAX_TERMS = 64
+MAX_CACHED = 50_000
 # In a large library, syllables of a smaller idf than this (in a fifth of all passages) propose none by themselves:
 # they make up half of the index's work.
 COMMON_IDF, LARGE = 1.5, 1000
@@ -105,7 +106,8 @@ class LexicalRetriever:
             expression = sqlite.any_of(_alternatives(query))
             found = sqlite.match(session, expression, _column_weights(query), pool, books)
             scored = self._scores(session, query, [passage_id for passage_id, _ in found])
-        return sorted(scored.items(), key=lambda item: (-item[1], item[0]))[:limit]
+        matched = [item for item in scored.items() if item[1] > 0]
+        return sorted(matched, key=lambda item: (-item[1], item[0]))[:limit]
 
     def score(self, question: str, passage_ids: Sequence[int]) -> dict[int, float]:
         """Scores of given passages, on the scale of ``retrieve``; passages that are not indexed are left out.
@@ -125,7 +127,8 @@ class LexicalRetriever:
         statistics = self._statistics
         terms: dict[str, _Term] = {}
         for word in kept:
-            if word is not None and word not in terms:
+            # What stands in no passage would only crowd out what does.
+            if word is not None and word not in terms and statistics.holds(session, word):
                 terms[word] = statistics.term(session, word, word if fold(word) == word else None, plain)
         rarest = sorted(terms.values(), key=lambda term: -max(term.exact, term.loose))[:MAX_TERMS]
         syllables = [term for term in terms.values() if term in rarest]
@@ -138,7 +141,9 @@ class LexicalRetriever:
                 pairs[index[left], index[right]] = statistics.term(
                     session, pair, None if strict else fold(pair), plain, "pairs", "folded_pairs"
                 )
-        return _Query(tuple(syllables), pairs, plain, COMMON_IDF if statistics.passages > LARGE else 0.0)
+        rare = any(max(term.exact, term.loose) >= COMMON_IDF for term in syllables)
+        least_idf = COMMON_IDF if rare and statistics.passages > LARGE else 0.0
+        return _Query(tuple(syllables), pairs, plain, least_idf)
 
     def _scores(self, session: Session, query: _Query, passage_ids: Sequence[int]) -> dict[int, float]:
         stored = sqlite.indexed(session, passage_ids)
@@ -178,10 +183,19 @@ class _Statistics:
         exact = loose / FOLDED if plain else self._idf(session, text, exact_in)
         return _Term(text, folded, exact, loose)
 
-    def _idf(self, session: Session, term: str, column: str) -> float:
+    def holds(self, session: Session, word: str) -> bool:
+        """Whether any passage or title has this word, in the spelling given."""
+        return bool(self._columns(session, word))
+
+    def _columns(self, session: Session, term: str) -> dict[str, int]:
         if term not in self._frequencies:
+            if len(self._frequencies) > MAX_CACHED:
+                self._frequencies.clear()
             self._frequencies[term] = sqlite.document_frequencies(session, term)
-        frequency = min(self._frequencies[term].get(column, 0), self.passages)
+        return self._frequencies[term]
+
+    def _idf(self, session: Session, term: str, column: str) -> float:
+        frequency = min(self._columns(session, term).get(column, 0), self.passages)
         return math.log1p((self.passages - frequency + 0.5) / (frequency + 0.5))
 
 
@@ -198,16 +212,17 @@ def _without_question_words(typed: list[str], plain: bool) -> list[str | None]:
 
 
 def _alternatives(query: _Query) -> list[tuple[str, str]]:
-    """Each term with the columns of the index where it may match."""
-    proposing = [term for term in query.syllables if max(term.exact, term.loose) >= query.least_idf]
-    found = [
-        ("words heading" if term.folded is None else "words folded heading heading_folded", term.text)
-        for term in proposing or query.syllables
-    ]
-    for pair in query.pairs.values():
-        found.append(("pairs", pair.text))
-        if pair.folded is not None:
-            found.append(("folded_pairs", pair.folded))
+    """The terms that propose passages, each with the columns of the index where it may match."""
+    found: list[tuple[str, str]] = []
+    for columns, loose_columns, terms in (
+        ("words heading", "folded heading_folded", query.syllables),
+        ("pairs", "folded_pairs", query.pairs.values()),
+    ):
+        for term in terms:
+            if max(term.exact, term.loose) >= query.least_idf:
+                found.append((columns, term.text))
+                if term.folded is not None:
+                    found.append((loose_columns, term.folded))
     return found
 
 

@@ -133,5 +133,5 @@ class VectorRetriever:
             stamp,
             np.asarray([row[0] for row in usable], dtype=np.int64),
             np.asarray([row[1] for row in usable], dtype=np.int64),
-            vectors.astype(np.float32).reshape(len(usable), -1),
+            vectors.astype(np.float32).reshape(len(usable), size // np.dtype(VECTOR_DTYPE).itemsize),
         )

@@ -26,10 +26,10 @@ from deepedu.store.tables import Book, Passage, Section
 from deepedu.store.terms import terms
 
 OPTIONS = {
-    "distractors": "how many paragraphs of the school articles to add (default all)",
+    "distractors": "how many paragraphs of the school articles to add (default all, 500 with --quick)",
     "vector_cache": "the file that keeps passage vectors between runs (default in the user's cache folder)",
 }
-QUICK_QUESTIONS = 200
+QUICK_QUESTIONS, QUICK_DISTRACTORS = 200, 500
 DEPTH = 20
 
 
@@ -45,7 +45,8 @@ def run(context: BenchContext) -> BenchResult:
     """Builds a library in a temporary folder, asks it all questions, and counts at which rank the right one came."""
     data = load_viquad(context.data_dir)
     paragraphs = [text for _, text in load_paragraphs(context.data_dir)]
-    haystack = _haystack(data.contexts, paragraphs[: _count(context.options.get("distractors"), len(paragraphs))])
+    distractors = _count(context.options.get("distractors"), QUICK_DISTRACTORS if context.quick else len(paragraphs))
+    haystack = _haystack(data.contexts, paragraphs[:distractors])
     questions = list(data.questions)
     if context.quick:
         questions = random.Random(context.seed).sample(questions, QUICK_QUESTIONS)
