@@ -59,6 +59,8 @@ def render(completed: Completed) -> Iterator[RenderableType]:
     if not answer.found:
         yield Text(answer.text, style="bold")
     for sentence in answer.sentences:
+        if not answer.found and sentence.status is not Status.UNSUPPORTED:
+            continue  # True, but beside the point: it would only mislead.
         sign, colour, told = VERDICTS[sentence.status]
         struck = "strike dim" if sentence.status is Status.UNSUPPORTED else ""
         marker = f" [{sentence.citation.marker}]" if sentence.citation else ""
