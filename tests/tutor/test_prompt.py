@@ -13,9 +13,7 @@ def passage(number: int, text: str) -> Evidence:
 
 
 def test_markers_follow_the_order_of_the_evidence() -> None:
-    prompt = build_prompt(
-        "Hỏi?", [passage(1, "Một."), passage(2, "Hai.")], [], passages=3, budget_tokens=2000
-    )
+    prompt = build_prompt("Hỏi?", [passage(1, "Một."), passage(2, "Hai.")], [], passages=3, budget_tokens=2000)
     assert "[1] Bài 1: Một." in prompt.messages[-1].content
     assert "[2] Bài 2: Hai." in prompt.messages[-1].content
     assert prompt.messages[-1].content.endswith("Câu hỏi: Hỏi?")
