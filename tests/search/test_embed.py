@@ -38,7 +38,7 @@ def test_every_passage_of_ready_books_once(library, embedder) -> None:
 def test_titles_are_embedded_with_the_text(library, embedder) -> None:
     library.add("A", ["Ông sinh năm 1380."], heading="Bài 5. Nguyễn Trãi")
     embed_missing(library.db, embedder)
-    assert embedder.embedded == ["Bài 5. Nguyễn Trãi\nÔng sinh năm 1380."]
+    assert embedder.embedded == ["A > Bài 5. Nguyễn Trãi\nÔng sinh năm 1380."]
 
 
 def test_another_model_starts_afresh(library, embedder) -> None:

@@ -11,6 +11,7 @@ from small_library import Library
 from deepedu.search import lexical
 from deepedu.search.evidence import Scope
 from deepedu.search.lexical import LexicalRetriever
+from deepedu.store.tables import Passage
 from deepedu.store.terms import sentences, terms
 
 ANY = Scope()
@@ -225,3 +226,26 @@ def test_no_text_breaks_the_query(filled, question: str) -> None:
     for passage_id, score in filled.retrieve(question, ANY, 5):
         assert passage_id > 0
         assert score > 0
+
+
+def test_the_title_asked_for_beats_a_longer_one(library) -> None:
+    other, _ = library.add("Đồng bằng sông Hồng", ["Vùng đất này rất màu mỡ.", *NOISE])
+    asked, _ = library.add("Sông Hồng", ["Nơi đây nước chảy xiết.", *NOISE])
+    found = LexicalRetriever(library.db).retrieve("sông Hồng là gì", ANY, 1)
+    with library.db.read() as session:
+        assert session.get_one(Passage, found[0][0]).book_id == asked != other
+
+
+@pytest.mark.parametrize(
+    "task", ["Hãy giới thiệu về", "Em hãy trình bày khái niệm", "Cho em biết", "em hay ke ten", "Nêu định nghĩa"]
+)
+def test_the_words_of_a_task_are_not_looked_for(find, task: str) -> None:
+    texts = [
+        "Quang hợp diễn ra ở lá cây.",
+        "Bài này giới thiệu, trình bày, nêu khái niệm, định nghĩa và kể tên em biết.",
+    ]
+    assert find(texts, f"{task} quang hợp")[0] == 0
+
+
+def test_a_question_that_is_nothing_but_a_task_is_searched_as_it_is(find) -> None:
+    assert find(["Bài giới thiệu của em.", "Quang hợp."], "giới thiệu") == [0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from deepedu.base.vietnamese import CHARACTERS_PER_TOKEN, estimate_tokens, is_table_row, sentence_spans
 from deepedu.curriculum.manuscript import Line, Manuscript
 from deepedu.curriculum.structure import SectionDraft, Structure, Subsection
+from deepedu.store.tables import TITLE_SEPARATOR
 
 # A sentence up to this many times the bound stays whole; beyond it is no sentence but a list without full stops.
 WHOLE_SENTENCE_LIMIT = 4
@@ -318,4 +319,4 @@ def _heading(structure: Structure, index: int, position: int, subsections: Seque
             stack.pop()
         stack.append(sub)
     titles += [sub.title for sub in stack]
-    return " > ".join(" ".join(title.split()) for title in titles if title)
+    return TITLE_SEPARATOR.join(" ".join(title.split()) for title in titles if title)

@@ -21,7 +21,7 @@ from deepedu.base.errors import DeepEduError, SearchError, StoreError
 from deepedu.search.embedder import Embedder, open_embedder
 from deepedu.search.vector import VECTOR_DTYPE
 from deepedu.store import Database
-from deepedu.store.tables import Book, Embedding, Passage
+from deepedu.store.tables import TITLE_SEPARATOR, Book, Embedding, Passage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,18 +76,19 @@ def embed_missing(
             batch = _next_batch(db, embedder.name)
             if not batch:
                 return EmbedOutcome("done", new)
-            vectors = embedder.embed_passages([passage_text(text, heading) for _, text, heading in batch])
+            vectors = embedder.embed_passages([text for _, text in batch])
             if len(vectors) != len(batch):
                 raise SearchError(f"{embedder.name}: expected {len(batch)} vectors, came {len(vectors)}")
-            new += _store(db, embedder.name, [passage_id for passage_id, _, _ in batch], vectors)
+            new += _store(db, embedder.name, [passage_id for passage_id, _ in batch], vectors)
             done, total = progress(db, embedder.name)
             on_event(EmbedProgress(done, total, new))
         return EmbedOutcome("stopped", new)
 
 
-def passage_text(text: str, heading: str) -> str:
+def passage_text(text: str, title: str, heading: str) -> str:
     """What is embedded of a passage: its titles say what "it" and "he" in the text refer to."""
-    return f"{heading}\n{text}" if heading else text
+    titles = [part for part in dict.fromkeys([title, *heading.split(TITLE_SEPARATOR)]) if part]
+    return "\n".join([TITLE_SEPARATOR.join(titles), text]) if titles else text
 
 
 def progress(db: Database, model: str) -> tuple[int, int]:
@@ -154,17 +155,18 @@ def _start_worker(settings: Settings) -> None:
 _workers: list[subprocess.Popen[bytes]] = []
 
 
-def _next_batch(db: Database, model: str) -> list[tuple[int, str, str]]:
+def _next_batch(db: Database, model: str) -> list[tuple[int, str]]:
+    """``(passage_id, text to embed)``"""
     has_vector = sa.exists().where(Embedding.passage_id == Passage.id, Embedding.model == model)
     with db.read() as session:
         rows = session.execute(
-            sa.select(Passage.id, Passage.text, Passage.heading)
+            sa.select(Passage.id, Passage.text, Book.title, Passage.heading)
             .join(Book)
             .where(Book.status == "ready", ~has_vector)
             .order_by(Passage.id)
             .limit(BATCH)
         )
-        return [(passage_id, text, heading) for passage_id, text, heading in rows]
+        return [(passage_id, passage_text(text, title, heading)) for passage_id, text, title, heading in rows]
 
 
 def _store(db: Database, model: str, passage_ids: list[int], vectors: "np.ndarray") -> int:

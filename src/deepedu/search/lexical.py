@@ -11,6 +11,7 @@ Differs: k1, b and all weights below are measured on UIT-ViQuAD (bench retrieval
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,9 @@ from deepedu.store.terms import SENTENCE_MARK, sentences
 
 K1, B = 0.6, 0.4
 # Weights relative to a syllable: a pair of neighbours, the best sentence, a syllable in a title.
-PAIR, SENTENCE, HEADING = 0.4, 0.4, 0.5
+PAIR, SENTENCE, HEADING = 0.4, 0.4, 1.0
+# What a title is worth of which the question has nearly nothing, beside one that it has whole.
+LOOSE_TITLE = 0.3
 # What a match without regard to accents counts beside one that agrees in them.
 FOLDED = 0.9
 # These stand in the question and not in the answer.
@@ -35,6 +38,13 @@ QUESTION_WORDS = frozenset(["gì", "nào", "ai", "đâu", "sao", "mấy", "nhiê
 # The same without accents are also other words (não, đầu, máy, nhiều), so only phrases are taken for questions.
 PLAIN_QUESTIONS = frozenset(
     {"la gi", "o dau", "vi sao", "tai sao", "bao nhieu", "the nao", "nam nao", "nguoi nao", "la ai"}
+)
+
+# How a task begins ("Em hãy trình bày về ..."), without accents: said to the tutor, not found in the book.
+TASK = re.compile(
+    r"(em |ban |hay |xin |vui long )*"
+    r"(gioi thieu|trinh bay|neu|ke|noi|mo ta|tom tat|giai thich|cho (\w+ )?biet|tim hieu|viet)"
+    r"( (ro|ten|khai niem|dinh nghia))?( cho (em|toi|minh))?( ve)? "
 )
 
 # Passages the index proposes for scoring, at least.
@@ -120,7 +130,7 @@ class LexicalRetriever:
             return self._scores(session, self._parse(session, question), passage_ids)
 
     def _parse(self, session: Session, question: str) -> _Query:
-        typed = [term for sentence in sentences(question) for term in sentence]
+        typed = _without_task([term for sentence in sentences(question) for term in sentence])
         words = [word for word in typed if not word.isdigit()]
         plain = all(fold(word) == word for word in words)
         kept = _without_question_words(typed, plain)
@@ -197,6 +207,13 @@ class _Statistics:
     def _idf(self, session: Session, term: str, column: str) -> float:
         frequency = min(self._columns(session, term).get(column, 0), self.passages)
         return math.log1p((self.passages - frequency + 0.5) / (frequency + 0.5))
+
+
+def _without_task(typed: list[str]) -> list[str]:
+    """The question without the words that only ask for it, unless nothing would be left."""
+    begin = TASK.match(" ".join(fold(word) for word in typed) + " ")
+    rest = typed[begin.group().count(" ") :] if begin else []
+    return rest or typed
 
 
 def _without_question_words(typed: list[str], plain: bool) -> list[str | None]:
@@ -282,10 +299,18 @@ def _hits_by_sentence(query: _Query, plain: str, folded: str) -> Iterator[list[t
 
 
 def _title_score(query: _Query, heading: str) -> float:
-    title = set(heading.split())
-    if not title:
-        return 0.0
-    folded = {fold(word) for word in title}
-    return sum(
-        term.exact if term.text in title else term.loose if term.folded in folded else 0.0 for term in query.syllables
-    )
+    """The best of the titles above a passage: its words that were asked for, less where others were not ("Đồng bằng
+    sông Hồng" for "sông Hồng")."""
+    best = 0.0
+    for title in heading.split(f" {SENTENCE_MARK} "):
+        plain = set(title.split())
+        folded = {fold(word) for word in plain}
+        worth = [
+            term.exact if term.text in plain else term.loose
+            for term in query.syllables
+            if term.text in plain or term.folded in folded
+        ]
+        if worth:
+            share = min(1.0, len(worth) / len(plain))
+            best = max(best, sum(worth) * (LOOSE_TITLE + (1 - LOOSE_TITLE) * share))
+    return best

@@ -12,11 +12,11 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from deepedu.base.vietnamese import fold
-from deepedu.store.tables import Book, Passage
+from deepedu.store.tables import TITLE_SEPARATOR, Book, Passage
 from deepedu.store.terms import SENTENCE_MARK, pairs, sentences, terms
 
 # Raise it when the columns or what they hold change.
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 COLUMNS = ("words", "folded", "pairs", "folded_pairs", "heading", "heading_folded")
 _TABLE = f"passage_index_{INDEX_VERSION}"
 _VOCABULARY = f"{_TABLE}_terms"
@@ -83,7 +83,10 @@ def index_book(session: Session, book_id: int) -> None:
         sa.select(Passage.id, Passage.text, Passage.heading, Book.title).join(Book).where(Passage.book_id == book_id)
     )
     statement = f"INSERT INTO {_TABLE} (rowid, {', '.join(COLUMNS)}) VALUES (?, {', '.join('?' * len(COLUMNS))})"
-    values = [(passage_id, *index_columns(text, f"{title}\n{heading}")) for passage_id, text, heading, title in rows]
+    values = [
+        (passage_id, *index_columns(text, [title, *heading.split(TITLE_SEPARATOR)]))
+        for passage_id, text, heading, title in rows
+    ]
     if values:
         session.connection().exec_driver_sql(statement, values)
 
@@ -98,18 +101,19 @@ def unindex_book(session: Session, book_id: int) -> None:
     connection.exec_driver_sql(f"INSERT INTO {_TABLE} ({_TABLE}) VALUES ('optimize')")
 
 
-def index_columns(text: str, heading: str) -> tuple[str, ...]:
-    """What the index holds of a passage, in the order of ``COLUMNS``."""
+def index_columns(text: str, titles: Sequence[str]) -> tuple[str, ...]:
+    """What the index holds of a passage and of the titles above it, in the order of ``COLUMNS``."""
     plain = sentences(text)
     folded = [[fold(term) for term in sentence] for sentence in plain]
-    titles = terms(heading)
+    # A book's first section often repeats its title.
+    title_terms = [terms(title) for title in dict.fromkeys(titles) if title]
     return (
         f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in plain),
         f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in folded),
         " ".join(pair for sentence in plain for pair in pairs(sentence)),
         " ".join(pair for sentence in folded for pair in pairs(sentence)),
-        " ".join(titles),
-        " ".join(fold(term) for term in titles),
+        f" {SENTENCE_MARK} ".join(" ".join(title) for title in title_terms),
+        f" {SENTENCE_MARK} ".join(" ".join(fold(term) for term in title) for title in title_terms),
     )
 
 

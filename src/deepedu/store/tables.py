@@ -116,6 +116,10 @@ class Section(Base):
         return ". ".join(part for part in (self.label, self.title) if part)
 
 
+# Between the titles in ``Passage.heading``.
+TITLE_SEPARATOR = " > "
+
+
 class Passage(Base):
     """A stretch of whole sentences that search finds and an answer cites.
 
@@ -131,7 +135,7 @@ class Passage(Base):
     section_id: Mapped[int] = mapped_column(ForeignKey("sections.id", ondelete="CASCADE"), index=True)
     ordinal: Mapped[int]
     text: Mapped[str] = mapped_column(Text)
-    # Titles of the sections above, outermost first, joined by " > ": searched together with the text.
+    # Titles of the sections above, outermost first, joined by TITLE_SEPARATOR: searched together with the text.
     heading: Mapped[str] = mapped_column(Text)
     tokens: Mapped[int]
     first_page: Mapped[int]
