@@ -15,14 +15,14 @@ from typing import Any
 
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import ConfigError
-from deepedu.base.vietnamese import estimate_tokens, fold
+from deepedu.base.vietnamese import fold
+from deepedu.bench.library import add_book
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.bench.viquad import Question, load_paragraphs, load_viquad
 from deepedu.search.embed import EmbedProgress, embed_missing, progress
 from deepedu.search.embedder import Embedder, open_embedder
 from deepedu.search.search import Search
-from deepedu.store import Database, sqlite
-from deepedu.store.tables import Book, Passage, Section
+from deepedu.store import Database
 from deepedu.store.terms import terms
 
 OPTIONS = {
@@ -53,8 +53,9 @@ def run(context: BenchContext) -> BenchResult:
     embedder, off_reason = open_embedder(context.settings.search)
     db = Database(StoreSettings(data_dir=context.tmp_dir / "data"))
     try:
-        first_id = _build(db, haystack.texts)
-        expected = [first_id + haystack.of_context[question.context] for question in questions]
+        # No title: the contexts have lost theirs.
+        ids = add_book(db, "", haystack.texts)
+        expected = [ids[haystack.of_context[question.context]] for question in questions]
         details: dict[str, Any] = {
             "questions": len(questions),
             "passages": len(haystack.texts),
@@ -120,35 +121,6 @@ def _haystack(contexts: Sequence[str], paragraphs: Sequence[str]) -> _Haystack:
         if number < len(contexts):
             haystack.of_context.append(place[key])
     return haystack
-
-
-def _build(db: Database, texts: Sequence[str]) -> int:
-    """One book without titles, since the contexts have lost theirs. Returns the first passage's id."""
-    with db.write() as session:
-        book = Book(sha256="0" * 64, source_name="haystack", format="text", title="", has_pages=False, status="ready")
-        session.add(book)
-        session.flush()
-        section = Section(book_id=book.id, ordinal=0, kind="part", title="", first_page=1, last_page=1)
-        session.add(section)
-        session.flush()
-        passages = [
-            Passage(
-                book_id=book.id,
-                section_id=section.id,
-                ordinal=ordinal,
-                text=text,
-                heading="",
-                tokens=estimate_tokens(text),
-                first_page=1,
-                last_page=1,
-                spans=[[0, len(text), 1, 0]],
-            )
-            for ordinal, text in enumerate(texts)
-        ]
-        session.add_all(passages)
-        session.flush()
-        sqlite.index_book(session, book.id)
-        return passages[0].id
 
 
 def _embed(context: BenchContext, db: Database, embedder: Embedder) -> str:
