@@ -11,6 +11,7 @@ from deepedu.base.config import IngestSettings, StoreSettings
 from deepedu.curriculum.ingest import ingest
 from deepedu.curriculum.sample import SAMPLE_PDF
 from deepedu.store import Database
+from loopback_model import Endpoint, serve_model
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +54,10 @@ def sample_library(_sample_data: Path, tmp_path: Path) -> Iterator[Database]:
     database = Database(StoreSettings(data_dir=folder))
     yield database
     database.close()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """A model server on loopback whose replies the test sets."""
+    with serve_model() as served:
+        yield served

@@ -1,15 +1,12 @@
 """``deepedu ask`` and ``chat`` as a user runs them: a process, a library, a model endpoint on loopback."""
 
-import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,60 +14,9 @@ import sqlalchemy as sa
 
 from deepedu.store import Database
 from deepedu.store.conversations import last_conversation, past_turns
+from loopback_model import TRUE_DRAFT, Endpoint
 
 QUESTION = "Anders Celsius đề xuất thang nhiệt độ của mình vào năm nào?"
-TRUE_DRAFT = "Anders Celsius đề xuất thang nhiệt độ vào năm 1742 [1]."
-
-
-@dataclass
-class Endpoint:
-    """A model server that streams ``reply`` word by word, with a pause after each."""
-
-    url: str
-    reply: str = TRUE_DRAFT
-    pause_s: float = 0.0
-    requests: int = 0
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    state = Endpoint("")
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"data": [{"id": "loopback-model"}]}')
-
-        def do_POST(self) -> None:
-            state.requests += 1
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            try:
-                for word in state.reply.split(" "):
-                    self._send({"choices": [{"delta": {"content": word + " "}}]})
-                    time.sleep(state.pause_s)
-                self._send({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-            except OSError:
-                pass  # The client was killed, which is the point of one test.
-
-        def _send(self, chunk: dict[str, object]) -> None:
-            self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
-            self.wfile.flush()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 def command(*arguments: str) -> list[str]:

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import pytest
-from deepedu.search.search import Search
 
 from deepedu.base.config import SearchSettings, TutorSettings
 from deepedu.base.errors import BadRequest, ContextLengthExceeded, LLMUnreachable, NotFound
 from deepedu.llm.chat import ChatModel, Delta, Finished, Message
 from deepedu.llm.scripted import ScriptedModel
+from deepedu.search.search import Search
 from deepedu.store import Database
 from deepedu.store.conversations import past_turns
 from deepedu.tutor.answer import NOT_IN_BOOK, Status

@@ -235,12 +235,12 @@ def _right(result: Result) -> bool:
 
 def holds_answer(text: str, answers: Sequence[str]) -> bool:
     """Whether a text holds an accepted answer, written alike or with four fifths of its words when it has several."""
-    plain, present = _plain(text), set(words(text))
+    written = words(_plain(text))
     for answer in answers:
-        wanted = words(answer)
-        if f" {' '.join(wanted)} " in f" {' '.join(words(plain))} " or _plain(answer) in plain:
+        wanted = words(_plain(answer))
+        if f" {' '.join(wanted)} " in f" {' '.join(written)} ":
             return True
-        if len(wanted) >= 4 and sum(word in present for word in wanted) >= 0.8 * len(wanted):
+        if len(wanted) >= 4 and sum(word in written for word in wanted) >= 0.8 * len(wanted):
             return True
     return False
 
@@ -296,8 +296,8 @@ def _digits(number: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Lower case, NFC, single spaces, digits without grouping."""
-    text = " ".join(unicodedata.normalize("NFC", text).lower().split())
+    """Lower case, NFC, single spaces, digits without grouping, degrees in words."""
+    text = " ".join(unicodedata.normalize("NFC", text).lower().replace("°", " độ ").split())
     return re.sub(r"(?<=\d)[ .](?=\d{3}(?!\d))", "", text)
 
 
