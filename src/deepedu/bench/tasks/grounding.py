@@ -139,13 +139,13 @@ async def _endpoint(context: BenchContext, stack: AsyncExitStack) -> tuple[ChatM
 def _sample(context: BenchContext, database: Database) -> list[Asked]:
     ingest(database, [SAMPLE_PDF], context.settings.ingest)
     with database.read() as session:
-        pages = {number: _plain(text) for number, text in session.execute(sa.select(Page.number, Page.text))}
+        pages = list(session.execute(sa.select(Page.number, Page.text)))
     asked: list[Asked] = []
     for line in SAMPLE_QUESTIONS.read_text(encoding="utf-8").splitlines():
         entry: dict[str, Any] = json.loads(line)
         answers = tuple(entry["answers"]) if entry["answerable"] else ()
         # An answer may stand on more pages than the one it was asked from; each of them is a right place to cite.
-        right = {number for number, text in pages.items() if any(_plain(a) in text for a in answers)}
+        right = {number for number, text in pages if any(_holds_phrase(text, answer) for answer in answers)}
         asked.append(
             Asked("sample", entry["question"], answers, frozenset(right | ({entry["page"]} if answers else set())))
         )
@@ -235,14 +235,19 @@ def _right(result: Result) -> bool:
 
 def holds_answer(text: str, answers: Sequence[str]) -> bool:
     """Whether a text holds an accepted answer, written alike or with four fifths of its words when it has several."""
-    written = words(_plain(text))
+    written = set(words(_plain(text)))
     for answer in answers:
         wanted = words(_plain(answer))
-        if f" {' '.join(wanted)} " in f" {' '.join(written)} ":
+        if _holds_phrase(text, answer):
             return True
         if len(wanted) >= 4 and sum(word in written for word in wanted) >= 0.8 * len(wanted):
             return True
     return False
+
+
+def _holds_phrase(text: str, phrase: str) -> bool:
+    """Whole words in their order."""
+    return f" {' '.join(words(_plain(phrase)))} " in f" {' '.join(words(_plain(text)))} "
 
 
 # The bench's own idea of numbers and names, apart from the grounding it judges.
