@@ -148,7 +148,7 @@ def test_a_silent_model_leaves_the_word_to_the_book(question: str, draft: str) -
 
 def test_a_table_row_is_read_with_its_head() -> None:
     (quoted,) = answer("Sông Hồng dài bao nhiêu km?", "").sentences
-    assert quoted.text == "Tên sông: Sông Hồng; Chiều dài (km): 1149; Nơi đổ ra: Biển Đông."
+    assert quoted.text == "Tên sông: Sông Hồng; Chiều dài: 1149 km; Nơi đổ ra: Biển Đông."
     assert quoted.citation
     assert quoted.citation.quote == "Sông Hồng | 1149 | Biển Đông"
 
@@ -267,3 +267,53 @@ def test_whatever_the_draft_the_answer_is_sound(pieces: list[str], question: str
             assert set(re.findall(r"\d{2,}", sentence.text.replace(".", ""))) <= set(
                 re.findall(r"\d{2,}", sentence.citation.quote.replace(".", ""))
             )
+
+
+@pytest.mark.parametrize(
+    ("book", "draft", "status"),
+    [
+        ("Anders Celsius quan sát sinh vật năm 1674.", "Anders Celsius sinh năm 1674.", Status.UNSUPPORTED),
+        ("Anders Celsius sinh năm 1701 ở Uppsala.", "Anders Celsius sinh năm 1701.", Status.SUPPORTED),
+        ("Anders Celsius hi sinh năm 1744.", "Anders Celsius sinh năm 1744.", Status.UNSUPPORTED),
+    ],
+)
+def test_births_and_deaths_must_be_told(book: str, draft: str, status: Status) -> None:
+    passage = Evidence(1, 1, "Sách", None, "Bài 1", book, 1, 1, ((0, len(book), 1, 0),))
+    checked = Grounder("Anders Celsius là ai?", [passage]).check_sentence(draft)
+    assert checked is not None
+    assert checked.status is status
+
+
+def told(question: str, *book: str, draft: str = "") -> str:
+    passages = [
+        Evidence(n, 1, "Sách", None, "Bài 1", text, 1, 1, ((0, len(text), 1, 0),)) for n, text in enumerate(book, 1)
+    ]
+    return Grounder(question, passages).finish(draft).text
+
+
+def test_a_formula_is_quoted_with_the_line_that_announces_it() -> None:
+    book = "Khối lượng riêng D của chất được tính theo công thức sau:\n\nD = m/V\n\nĐơn vị là kg/m³."
+    assert "D = m/V" in told("Khối lượng riêng được tính theo công thức nào?", book)
+
+
+def test_a_definition_is_preferred_to_something_true_of_the_thing() -> None:
+    book = "Chất chuyển thẳng từ thể rắn sang thể khí, hiện tượng này gọi là sự thăng hoa. Nước đá khô thăng hoa ở −78,5 °C."
+    assert "gọi là sự thăng hoa" in told("su thang hoa la gi", book, draft="Nước đá khô thăng hoa ở −78,5 °C.")
+
+
+def test_the_row_of_another_thing_answers_nothing() -> None:
+    book = "Chất | Nhiệt độ sôi (°C)\nNước | 100\nSắt | 2 861"
+    assert "2 861 °C" in told("Nhiệt độ sôi của sắt là bao nhiêu?", book)
+    assert told("Nhiệt độ sôi của hydrogen là bao nhiêu?", book) == NOT_IN_BOOK
+
+
+def test_tasks_of_an_exercise_are_no_statements() -> None:
+    book = "Hãy đổi nhiệt độ 27 °C ra kelvin. Nước sôi ở 100 °C."
+    shown = told("Nước sôi ở bao nhiêu độ C?", book, draft="Hãy đổi nhiệt độ 27 °C ra kelvin. Nước sôi ở 100 °C.")
+    assert shown == "Nước sôi ở 100 °C."
+
+
+def test_what_is_true_but_beside_the_point_is_left_out() -> None:
+    book = "Robert Hooke gọi mỗi ô là cell. Vi khuẩn thường dài từ 0,5 µm đến 5 µm. Cây lúa cần nhiều nước."
+    shown = told("Ai gọi mỗi ô là cell?", book, draft=f"{book} Robert Hooke gọi mỗi ô là cell.")
+    assert shown == "Robert Hooke gọi mỗi ô là cell."

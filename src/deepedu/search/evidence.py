@@ -1,8 +1,16 @@
 """What search hands to the tutor: passages with their place in the book."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from deepedu.store.tables import TITLE_SEPARATOR
+
+# "Câu hỏi và bài tập", "III. Luyện tập", "Bài tập cuối chương II".
+_EXERCISES = re.compile(
+    r"(?:[IVX\d]+\s*[.)]\s*)?(?:bài tập|câu hỏi|luyện tập|ôn tập|kiểm tra|vận dụng|trắc nghiệm|em hãy)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -31,10 +39,17 @@ class Evidence:
     first_page: int
     last_page: int
     spans: tuple[tuple[int, int, int, int], ...]
+    # Titles above the passage, outermost first, joined by TITLE_SEPARATOR.
+    heading: str = ""
     has_pages: bool = True
     page_labels: Mapping[int, str] = field(default_factory=dict)
     score: float = 0.0
     scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_exercise(self) -> bool:
+        """Whether it asks rather than tells: the questions and exercises of a lesson."""
+        return _EXERCISES.match(self.heading.split(TITLE_SEPARATOR)[-1]) is not None
 
     def place_of(self, offset: int) -> tuple[int, int]:
         """``(page_number, offset_on_that_page)`` of a character of ``text``."""

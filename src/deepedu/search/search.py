@@ -127,6 +127,7 @@ def _evidence(session: Session, passage_ids: Sequence[int]) -> dict[int, dict]:
             "book": book.title,
             **_place(session, section),
             "text": passage.text,
+            "heading": passage.heading,
             "first_page": passage.first_page,
             "last_page": passage.last_page,
             "spans": tuple((span[0], span[1], span[2], span[3]) for span in passage.spans),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
+from deepedu.tutor.events import BIRTH, stated_event, tells_event
 from deepedu.tutor.names import Lexicon, Name, bears_name, names
 from deepedu.tutor.quantities import Quantity, bears, quantities, same_quantity
 from deepedu.tutor.terms import Token, is_content, is_typed_plain, tokens, weight, word_set
@@ -123,6 +124,7 @@ def fault(statement: Statement, window: Window) -> str | None:
     return (
         _number_fault(statement, window)
         or name_fault(statement, window)
+        or _event_fault(statement, window)
         or _misplaced_name(statement, window)
         or _negation_fault(statement, window)
         or _opposite_fault(statement, window)
@@ -136,6 +138,16 @@ def name_fault(statement: Statement, window: Window) -> str | None:
         if not bears_name(window.surroundings, name, is_plain=statement.is_plain):
             return f"Tên “{name.surface}” không có trong đoạn sách này."
     return None
+
+
+def _event_fault(statement: Statement, window: Window) -> str | None:
+    event = stated_event(statement.tokens)
+    if event is None:
+        return None
+    is_timed = any(q.is_time for q in statement.quantities)
+    if any(tells_event(sentence, event, is_timed=is_timed) for sentence in window.sentences):
+        return None
+    return f"Đoạn sách này không nói {'ngày sinh' if event is BIRTH else 'ngày mất'}."
 
 
 def _bears_word(token: Token, window: Window, *, is_plain: bool) -> bool:

@@ -5,6 +5,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from deepedu.base.vietnamese import sentence_spans
+from deepedu.tutor.terms import is_task
 
 _MARKER = re.compile(
     r"[\[【]\s*(?:đoạn|nguồn|tài liệu|passage|source|\^)?\s*(\d{1,9}(?:\s*[,;–-]\s*\d{1,9})*|n)\s*[\]】]", re.IGNORECASE
@@ -59,7 +60,8 @@ class Cleaned:
 
     @property
     def is_question(self) -> bool:
-        return self.text.rstrip(" \"”'»)*").endswith("?")
+        """Whether it asks or sets a task: small models copy exercises."""
+        return self.text.rstrip(" \"”'»)*").endswith("?") or is_task(self.text)
 
     @property
     def is_filler(self) -> bool:
@@ -94,7 +96,14 @@ def clean(sentence: str) -> Cleaned:
 def sentences(draft: str) -> list[str]:
     """The sentences of a draft; code blocks are left out."""
     text = _FENCE.sub("\n\n", unicodedata.normalize("NFC", draft))
-    return [text[start:end] for start, end in sentence_spans(text)]
+    found: list[str] = []
+    for start, end in sentence_spans(text):
+        # "Công thức là:" says nothing without the line below it.
+        if found and found[-1].endswith(":") and "\n" not in found[-1]:
+            found[-1] = f"{found[-1]}\n{text[start:end]}"
+        else:
+            found.append(text[start:end])
+    return found
 
 
 def _without_lead_ins(text: str) -> str:

@@ -13,9 +13,11 @@ from deepedu.search.evidence import Evidence
 from deepedu.tutor.answer import Answer, CheckedSentence, Lesson, Status
 from deepedu.tutor.claims import Statement, coverage, fault, name_fault, news_coverage
 from deepedu.tutor.draft import Cleaned, clean, sentences
+from deepedu.tutor.events import asked_event, stated_event
 from deepedu.tutor.names import Lexicon
 from deepedu.tutor.quantities import Quantity, bears
-from deepedu.tutor.quoting import Asked, Choice, Question, candidates, choice_of
+from deepedu.tutor.question import Asked, Question
+from deepedu.tutor.quoting import Choice, candidates, choice_of
 from deepedu.tutor.terms import tokens
 from deepedu.tutor.windows import Passage, Window, nearest_lessons
 
@@ -27,6 +29,8 @@ _BEARS_NEWS = 0.6
 _RELATED = 0.35
 # Above it the book is taken to answer the question: a wrong "not in the book" hurts more than a quote too many.
 _FOUND = 0.4
+# Below it a true sentence is beside the point.
+_TO_THE_POINT = 0.4
 # How far below the best quote a bare answer may stand.
 _NEAR_BEST = 1.0
 # What a model's "it does not say" takes from the odds that the book answers.
@@ -212,7 +216,8 @@ class Grounder:
 
     def _answers(self, statement: Statement) -> bool:
         """Whether a supported statement tells what was asked, rather than only something true."""
-        if not statement.has_news:
+        asked = asked_event(self._question.tokens)
+        if not statement.has_news or (asked and asked != stated_event(statement.tokens) and not statement.is_fragment):
             return False
         match self._question.asked:
             case Asked.TIME | Asked.NUMBER:
@@ -228,6 +233,7 @@ class Grounder:
 
     def _with_quote(self, verdicts: Sequence[_Verdict]) -> list[CheckedSentence]:
         """The sentences, with a quote in place of the first that failed when none of them answers the question."""
+        verdicts = [verdict for verdict in verdicts if self._is_to_the_point(verdict)]
         sentences = [verdict.sentence for verdict in verdicts]
         if any(self._is_good_answer(verdict) for verdict in verdicts):
             return sentences
@@ -249,8 +255,22 @@ class Grounder:
     def _is_good_answer(self, verdict: _Verdict) -> bool:
         if not verdict.is_supported or verdict.window is None or not self._answers(verdict.statement):
             return False
+        best = self._choices[0]
+        if (
+            self._question.asked is Asked.DEFINITION
+            and best.defines
+            and not self._fit_to_question(verdict.window).defines
+        ):
+            return False  # Something true of the thing, where the book says what it is.
+        return _overlap(verdict.window, best.window) or self._fit_to_question(verdict.window).probability >= _FOUND
+
+    def _is_to_the_point(self, verdict: _Verdict) -> bool:
+        """Whether a sentence belongs into the answer: not when it is true and about something else, which is what
+        small models copy when they know no better."""
+        if not verdict.is_supported or verdict.window is None:
+            return True
         return _overlap(verdict.window, self._choices[0].window) or (
-            self._fit_to_question(verdict.window).probability >= _FOUND
+            self._fit_to_question(verdict.window).probability >= _TO_THE_POINT
         )
 
     def _quote_for(self, failed: _Verdict | None) -> Choice:

@@ -4,137 +4,27 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from deepedu.base.vietnamese import fold
+from deepedu.tutor.events import asked_event, tells_event
 from deepedu.tutor.names import Lexicon, Name, bears_name, names
-from deepedu.tutor.quantities import Quantity, bears, quantities
-from deepedu.tutor.terms import Token, is_content, is_typed_plain, pairs, tokens, weight
-from deepedu.tutor.units import unit_after, units_in
-from deepedu.tutor.windows import Passage, Window
+from deepedu.tutor.quantities import Quantity, bears
+from deepedu.tutor.question import Asked, Question
+from deepedu.tutor.terms import Token, is_content, pairs
+from deepedu.tutor.units import units_in
+from deepedu.tutor.windows import Passage, Sentence, Window
 
-
-class Asked(StrEnum):
-    """What kind of answer a question wants."""
-
-    TIME = "time"
-    NUMBER = "number"
-    PERSON = "person"
-    PLACE = "place"
-    REASON = "reason"
-    DEFINITION = "definition"
-    OTHER = "other"
-
-
-# On text without accents, lower case, words parted by one space.
-_ASKED = (
-    (
-        Asked.TIME,
-        r"\b(?:nam|ngay|thang|the k[iy]|thap (?:nien|ky|ki)|thoi gian|thoi diem|thoi ky|thoi ki|giai doan|mua|luc|khi|"
-        r"trieu dai|thoi) (?:nao|may|bao nhieu)\b|\bbao gio\b|\bthe k[iy] (?:thu )?may\b|\bhoi nao\b|\bbao lau\b",
-    ),
-    (
-        Asked.NUMBER,
-        r"\bbao nhieu\b|\bmay (?:nguoi|loai|phan|tinh|con|cai|lan|bac|buoc|chau|do|km|nuoc|nam)\b|\bthu may\b",
-    ),
-    (Asked.REASON, r"\b(?:vi|tai|boi|do) (?:sao|dau)\b|\bnguyen nhan\b|\bl[yi] do\b|\bnho (?:gi|dau|vao dau)\b"),
-    (
-        Asked.PERSON,
-        r"\bai\b|\bnguoi nao\b|\b(?:vua|vi vua|tuong|ong|ba|vi|hoang de|tong thong|chu tich|thu tuong) nao\b|"
-        r"\bnha (?:\w+ ){1,2}nao\b|\bnhan vat nao\b|\bten (?:la )?gi\b",
-    ),
-    (
-        Asked.PLACE,
-        r"\bo dau\b|\btai dau\b|\btu dau\b|\b(?:noi|dau|tinh|nuoc|quoc gia|thanh pho|dia diem|chau luc|vung|mien|quan|"
-        r"huyen|dao|bien|song|khu vuc|thu do) nao\b|\bden dau\b",
-    ),
-    (Asked.DEFINITION, r"^(?:\w+ ){1,6}la gi\b|\bthe nao la\b|\bnghia la gi\b"),
-)
-_ASKED_PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in _ASKED)
-_UNIT_ASKED = re.compile(r"(?:bao nhiêu|bao nhieu|mấy|may)\s+(\S+(?:\s\S+){0,3})", re.IGNORECASE)
+_POINT = re.compile(r"[-–•+*]|\d{1,2}[.)]|[a-z][.)]")
+_POINTS = 6
+# How far back "ông" and "nó" may point.
+_SENTENCES_BACK = 3
+# A word that tells at least this much names what a question is about.
+_TELLING = 0.8
 _REASON = re.compile(r"\b(?:vì|do|nên|bởi|nhờ|nguyên nhân|lý do|lí do|khiến|dẫn đến|dẫn tới|để|nhằm)\b", re.IGNORECASE)
 _DEFINES = re.compile(r"\b(?:là|được gọi là|gọi là|nghĩa là|tức là)\b", re.IGNORECASE)
 _PLACE_WORD = re.compile(
     r"\b(?:ở|tại|đến|từ|tỉnh|thành phố|huyện|vùng|sông|biển|đảo|núi|miền|nước|châu|phía|thuộc)\b", re.IGNORECASE
 )
-
-
-_WHEN = r" (?:(?:vao|trong|o) )?(?:(?:nam|ngay|thang|luc|thoi gian) (?:nao|bao nhieu|may)|khi nao|bao gio|the k[iy])"
-_EVENTS = tuple(
-    (re.compile(rf"\b(?:{'|'.join(words)}){_WHEN}"), words)
-    for words in (
-        ("sinh", "ra doi", "chao doi"),
-        ("mat", "qua doi", "tu tran", "chet", "bang ha", "hy sinh", "hi sinh"),
-    )
-)
-# "(1701 – 1744)" after a name.
-_LIFESPAN = re.compile(r"\([^()]*\d{3,4}[^()]{0,4}[-–—][^()]*\d{3,4}[^()]*\)")
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question read for what it asks and what it names."""
-
-    text: str
-    tokens: tuple[Token, ...]
-    names: tuple[Name, ...]
-    quantities: tuple[Quantity, ...]
-    asked: Asked
-    asked_words: frozenset[int]
-    units: frozenset[str]
-    is_plain: bool
-
-    @classmethod
-    def of(cls, text: str, known: Lexicon) -> "Question":
-        """Reads ``text``; ``known`` is what the evidence says, which tells names from common words."""
-        listed = tuple(tokens(text))
-        asked, asked_words = _asked_in(listed)
-        unit = _UNIT_ASKED.search(text)
-        if unit is not None:
-            # The answer may spell the unit otherwise, so its words are no content either.
-            _, unit_end = unit_after(text, unit.start(1))
-            in_unit = {i for i, t in enumerate(listed) if unit.start(1) <= t.start < unit_end}
-            asked_words |= in_unit
-        return cls(
-            text=text,
-            tokens=listed,
-            names=tuple(names(text, listed, known)),
-            quantities=tuple(quantities(text)),
-            asked=asked,
-            asked_words=asked_words,
-            units=_units_asked(unit[1]) if unit else frozenset(),
-            is_plain=is_typed_plain(listed),
-        )
-
-    def content(self) -> list[tuple[Token, float]]:
-        """Its words with their weight, each once; words without meaning and those that ask left out."""
-        seen: dict[str, tuple[Token, float]] = {}
-        for index, token in enumerate(self.tokens):
-            if index in self.asked_words:
-                continue
-            told = weight(token.folded, is_folded=True) if self.is_plain else weight(token.word)
-            if told > 0.05:
-                seen.setdefault(token.word, (token, told))
-        return list(seen.values())
-
-
-def _units_asked(text: str) -> frozenset[str]:
-    units = units_in(text)
-    # "Bao nhiêu độ" asks for any degree.
-    return units | {"°C", "°F", "K"} if "°" in units else units
-
-
-def _asked_in(listed: Sequence[Token]) -> tuple[Asked, frozenset[int]]:
-    """The kind of answer wanted, and the places of the words that ask for it ("năm nào")."""
-    plain = " ".join(token.folded for token in listed)
-    for kind, pattern in _ASKED_PATTERNS:
-        match = pattern.search(plain)
-        if match is not None and kind is not Asked.DEFINITION:
-            first, last = plain[: match.start()].count(" "), plain[: match.end()].count(" ")
-            return kind, frozenset(range(first, last + 1))
-        if match is not None:
-            return kind, frozenset()
-    return Asked.OTHER, frozenset()
 
 
 @dataclass(frozen=True)
@@ -150,6 +40,11 @@ class Choice:
     is_plain: bool
 
     @property
+    def defines(self) -> bool:
+        """Whether it says what the asked thing is."""
+        return self.features["fits"] == 1.0
+
+    @property
     def probability(self) -> float:
         return answered_probability(self.features, is_plain=self.is_plain)
 
@@ -163,8 +58,9 @@ def candidates(question: Question, passages: Sequence[Passage]) -> list[Choice]:
         for window in passage.windows:
             if window.stop - window.first > 2 or not _is_quotable(window):
                 continue
+            window = _with_what_follows(window)
             features = _features(question, content, rarity, window)
-            found.append(Choice(window, _quote_score(features), features, question.is_plain))
+            found.append(Choice(window, _quote_score(features, question), features, question.is_plain))
     return sorted(found, key=lambda choice: -choice.score)
 
 
@@ -173,7 +69,17 @@ def choice_of(question: Question, passages: Sequence[Passage], window: Window) -
     content = question.content()
     rarity = _rarity(content, passages, is_plain=question.is_plain)
     features = _features(question, content, rarity, window)
-    return Choice(window, _quote_score(features), features, question.is_plain)
+    return Choice(window, _quote_score(features, question), features, question.is_plain)
+
+
+def _with_what_follows(window: Window) -> Window:
+    """The window together with what its last sentence announces: a formula, or the points of a list."""
+    if not window.sentences[-1].is_open:
+        return window
+    sentences, stop = window.passage.sentences, window.stop + 1
+    while stop < len(sentences) and _POINT.match(sentences[stop].text) and stop < window.stop + _POINTS:
+        stop += 1
+    return Window(window.passage, window.first, min(stop, len(sentences)))
 
 
 def _is_quotable(window: Window) -> bool:
@@ -206,6 +112,7 @@ def _features(
     held = [(t, w) for t, w in content if _holds(window, t, is_plain=plain)]
     lexicon = window.passage.lexicon
     in_passage = sum(w for t, w in content if f" {t.folded} " in lexicon.folded) / told
+    loose = _loose_words(question, content, window)
     asked_pairs = pairs([t.folded for t in question.tokens if is_content(t.word)])
     named = question.names
     numbers = question.quantities
@@ -214,7 +121,9 @@ def _features(
         "rare": sum(rarity[t.word] for t, _ in held) / rare,
         "pairs": sum(p in window.pairs for p in asked_pairs) / len(asked_pairs) if asked_pairs else 0.0,
         "passage": in_passage,
-        "names_here": _share([bears_name(window.lexicon, n, is_plain=plain) for n in named]),
+        "names_here": _share([_speaks_of(window, n, is_plain=plain) for n in named]),
+        "loose_words": float(loose),
+        "other_row": float(window.sentences[0].is_row and loose > 0),
         "names_missing": 1.0 - _share([bears_name(lexicon, n, is_plain=plain) for n in named]),
         "numbers_missing": 1.0 - _share([bears(window.quantities, q, window.passage.units) for q in numbers]),
         "times_missing": 1.0 - _share([_tells_time(window.passage, q) for q in numbers if q.is_time]),
@@ -227,6 +136,16 @@ def _features(
         "length": min(2.0, len(window.text) / 250),
         "leans": float(window.sentences[0].leans_back),
     }
+
+
+def _speaks_of(window: Window, name: Name, *, is_plain: bool) -> bool:
+    """Whether a name stands in the window, or before it where the window only says "ông"."""
+    if bears_name(window.lexicon, name, is_plain=is_plain):
+        return True
+    before = window.passage.sentences[max(0, window.first - _SENTENCES_BACK) : window.first]
+    if not window.sentences[0].leans_back or not before:
+        return False
+    return bears_name(Lexicon.of([(s.text, s.tokens) for s in before]), name, is_plain=is_plain)
 
 
 def _tells_time(passage: Passage, asked: Quantity) -> bool:
@@ -244,7 +163,8 @@ def _fits(question: Question, window: Window) -> float:
         case Asked.TIME:
             return float(any(q.is_time for q in fresh)) or (0.4 if fresh else 0.0)
         case Asked.NUMBER:
-            if question.units:
+            in_column = bool(window.header and question.units & units_in(window.header.text))
+            if question.units and not in_column:
                 return float(any(q.unit in question.units for q in fresh)) or (0.4 if fresh else 0.0)
             return float(any(not q.is_time for q in fresh)) or (0.4 if fresh else 0.0)
         case Asked.PERSON:
@@ -262,25 +182,50 @@ def _fits(question: Question, window: Window) -> float:
 
 
 def _lacks_event(question: Question, window: Window) -> bool:
-    """Whether the question asks when someone was born or died and the window tells neither in words nor in dates.
+    """Whether the question asks when or where someone was born or died and no sentence of the window tells that."""
+    event = asked_event(question.tokens)
+    is_timed = question.asked is Asked.TIME
+    return event is not None and not any(tells_event(s, event, is_timed=is_timed) for s in window.sentences)
 
-    Both are what a model likes to invent for a name that it finds in a passage.
+
+def _offers_answer(question: Question, sentence: Sentence, window: Window) -> bool:
+    """Whether a sentence holds a number, or a name, that the question does not."""
+    if question.asked is Asked.PERSON:
+        asked = {word for name in question.names for word in name.words}
+        return any(not asked & set(n.words) for n in names(sentence.text, sentence.tokens, window.passage.lexicon))
+    return any(not bears(question.quantities, q, frozenset()) for q in sentence.quantities)
+
+
+def _loose_words(question: Question, content: Sequence[tuple[Token, float]], window: Window) -> int:
+    """How many telling words of a question for a number, a time or a person stand apart from every such answer.
+
+    "Wolfram sôi ở bao nhiêu độ C?" is not answered by "Nước sôi ở 70 °C. Wolfram nóng chảy ở 3 422 °C."
     """
-    asked = " ".join(t.folded for t in question.tokens)
-    for pattern, words in _EVENTS:
-        if pattern.search(asked):
-            said = f" {' '.join(t.folded for s in window.sentences for t in s.tokens)} "
-            return not any(f" {word} " in said for word in words) and not _LIFESPAN.search(window.text)
-    return False
+    if question.asked not in (Asked.NUMBER, Asked.TIME, Asked.PERSON):
+        return 0
+    telling = [t for t, told in content if told >= _TELLING]
+    fewest = len(telling)
+    for index, sentence in enumerate(window.sentences):
+        if not _offers_answer(question, sentence, window):
+            continue
+        near = [sentence, *([window.header] if window.header else [])]
+        if sentence.leans_back:
+            near += window.passage.sentences[max(0, window.first + index - 2) : window.first + index]
+        held = {t.folded for s in near for t in s.tokens} if question.is_plain else {w for s in near for w in s.words}
+        fewest = min(fewest, sum((t.folded if question.is_plain else t.word) not in held for t in telling))
+    return min(fewest, 3)
 
 
 def _defines(question: Question, window: Window) -> float:
-    """Whether the window says what the asked thing is: "X là ..." near its beginning."""
+    """Whether the window says what the asked thing is: "X là ..." near its beginning, or "... gọi là X"."""
+    subject = [t.folded for i, t in enumerate(question.tokens) if is_content(t.word) and i not in question.asked_words]
+    said = fold(window.text)
+    if subject and re.search(rf"\b(?:goi|duoc hieu) la (?:\w+ )?{re.escape(' '.join(subject))}\b", said):
+        return 1.0
     match = _DEFINES.search(window.text)
     if match is None:
         return 0.0
-    head = fold(window.text[: match.start()])
-    subject = [t.folded for t in question.tokens if is_content(t.word)]
+    head = said[: match.start()]
     return 1.0 if subject and all(word in head for word in subject) and match.start() < 80 else 0.3
 
 
@@ -297,10 +242,12 @@ _QUOTE_WEIGHTS = {
     "length": -0.05,
     "event_missing": -2.0,
     "leans": 0.1,
+    "other_row": -2.0,
 }
 # Logistic regression on the same questions, with the right passage among three and with its whole article taken away:
 # does the best window answer? Questions without accents match by chance more easily and tell no names, so they have
-# their own. "times_missing" and "event_missing" are set by hand: ViQuAD asks few such questions, textbooks invite them.
+# their own. "times_missing", "event_missing", "loose_words" and "other_row" are set by hand: ViQuAD asks few such
+# questions, textbooks invite them.
 _ANSWERED_WEIGHTS = {
     "words": 2.25,
     "rare": 1.7,
@@ -313,7 +260,9 @@ _ANSWERED_WEIGHTS = {
     "max_missing": -0.15,
     "fits": 0.1,
     "times_missing": -1.5,
-    "event_missing": -3.0,
+    "event_missing": -4.5,
+    "loose_words": -0.3,
+    "other_row": -4.0,
     "bias": -2.2,
 }
 _ANSWERED_WEIGHTS_PLAIN = {
@@ -325,13 +274,20 @@ _ANSWERED_WEIGHTS_PLAIN = {
     "numbers_missing": -0.75,
     "max_missing": -0.6,
     "times_missing": -1.5,
-    "event_missing": -3.0,
+    "event_missing": -4.5,
+    "loose_words": -0.3,
+    "other_row": -4.0,
     "bias": -2.1,
 }
 
 
-def _quote_score(features: dict[str, float]) -> float:
-    return sum(factor * features[name] for name, factor in _QUOTE_WEIGHTS.items())
+_DEFINITION_BONUS = 1.0
+
+
+def _quote_score(features: dict[str, float], question: Question) -> float:
+    # Set by hand: hardly any question of ViQuAD asks what something is.
+    bonus = _DEFINITION_BONUS if question.asked is Asked.DEFINITION and features["fits"] == 1.0 else 0.0
+    return bonus + sum(factor * features[name] for name, factor in _QUOTE_WEIGHTS.items())
 
 
 def answered_probability(features: dict[str, float], *, is_plain: bool) -> float:

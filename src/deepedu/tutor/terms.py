@@ -55,6 +55,14 @@ for _word, _weight in _WEIGHTS.items():
     _key = fold(_word)
     _FOLDED_WEIGHTS[_key] = min(_weight, _FOLDED_WEIGHTS.get(_key, 1.0))
 
+# What an exercise opens with: it tells the pupil to do something and says nothing of the world.
+_TASK = re.compile(
+    r"(?:\d{1,2}[.)]\s*|[a-e][.)]\s*)?(?:(?:các )?em |bạn )?"
+    r"(?:hãy|nêu|kể tên|giải thích|so sánh|trình bày|thảo luận|tính (?!chất|từ|toán|cách|năng)|cho biết)\b"
+    r"|.{3,60}[,.] (?:em )?hãy ",
+    re.IGNORECASE,
+)
+
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
@@ -107,6 +115,11 @@ def is_typed_plain(words: Iterable[Token]) -> bool:
     """Whether a text was typed without accents: three words or more and not one accent among them."""
     listed = [token for token in words if not token.is_number]
     return len(listed) >= 3 and all(token.word == token.folded for token in listed)
+
+
+def is_task(text: str) -> bool:
+    """Whether a sentence sets a task ("Hãy đổi nhiệt độ đó ra kelvin.") instead of stating anything."""
+    return _TASK.match(text) is not None
 
 
 def pairs(words: list[str]) -> list[tuple[str, str]]:

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 LONGEST_QUESTION = 2000
 DRAFT_SAVE_INTERVAL_S = 1.0
+# Passages that sentences are held against; the model is shown fewer (TutorSettings.passages).
+HELD_PASSAGES = 8
+SEARCHED_PASSAGES = 12
 
 # A short question with one of these most often speaks of what the question before was about. Typed without accents,
 # only the pairs are telling: "ba" alone is as well three as she.
@@ -123,7 +126,8 @@ class Tutor:
         self, run: "_Run", question: str, history: list[tuple[str, str]], scope: Scope, begin: float
     ) -> AsyncGenerator[Event, None]:
         full_question = _with_context(question, history)
-        evidence = await asyncio.to_thread(self.search.search, full_question, scope=scope, limit=8)
+        found = await asyncio.to_thread(self.search.search, full_question, scope=scope, limit=SEARCHED_PASSAGES)
+        evidence = _that_tells(question, found)[:HELD_PASSAGES]
         search_ms = (time.perf_counter() - begin) * 1000
         notice: str | None = None
         finished: Finished | None = None
@@ -224,6 +228,18 @@ def _with_context(question: str, history: Sequence[tuple[str, str]]) -> str:
     terms = words(question)
     refers_back = len(terms) <= 10 and _BACK_REFERENCE.search(" ".join(terms))
     return f"{history[-1][0]} {question}" if history and (refers_back or len(terms) <= 3) else question
+
+
+_ASKS_FOR_EXERCISE = re.compile(
+    r"\b(bài tập|câu hỏi|luyện tập|ôn tập|bai tap|cau hoi|luyen tap|on tap)\b", re.IGNORECASE
+)
+
+
+def _that_tells(question: str, found: Sequence[Evidence]) -> list[Evidence]:
+    """The passages without a lesson's exercises: those ask the pupil's question again and answer nothing. They stay
+    when they are asked for, or when there is nothing else."""
+    telling = [item for item in found if not item.is_exercise]
+    return list(found) if not telling or _ASKS_FOR_EXERCISE.search(question) else telling
 
 
 def _notice(error: LLMError) -> str:

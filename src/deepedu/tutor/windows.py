@@ -10,7 +10,7 @@ from deepedu.search.evidence import Evidence
 from deepedu.tutor.answer import Citation, Lesson
 from deepedu.tutor.names import Lexicon, Name, names
 from deepedu.tutor.quantities import Quantity, quantities
-from deepedu.tutor.terms import Token, is_content, pairs, tokens
+from deepedu.tutor.terms import Token, is_content, is_task, pairs, tokens
 from deepedu.tutor.units import units_in
 
 # A quote longer than this is no quote any more.
@@ -21,6 +21,7 @@ _PRONOUN_OPENING = re.compile(
     r"ngoài ra|tuy nhiên|nhưng|điều này|việc này|cuộc này|sự kiện này|loại này)\b",
     re.IGNORECASE,
 )
+_UNIT_IN_HEAD = re.compile(r"\s*\(([^()]{1,12})\)$")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,12 @@ class Sentence:
 
     @property
     def is_question(self) -> bool:
-        return self.text.rstrip(" \"”'»)").endswith("?")
+        return self.text.rstrip(" \"”'»)").endswith("?") or is_task(self.text)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what it announces only follows ("... công thức sau:")."""
+        return self.text.rstrip().endswith(":")
 
     @property
     def is_heading(self) -> bool:
@@ -138,10 +144,14 @@ class Window:
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Neighbouring words without accents."""
-        return frozenset(
-            pair for s in self.sentences for pair in pairs([t.folded for t in s.tokens if is_content(t.word)])
-        )
+        """Neighbouring words without accents; a table row has those of the table's head as well."""
+        said = (*self.sentences, *([self.header] if self.header else []))
+        return frozenset(pair for s in said for pair in pairs([t.folded for t in s.tokens if is_content(t.word)]))
+
+    @cached_property
+    def header(self) -> Sentence | None:
+        """The head of the table that it is a row of."""
+        return self.passage.header_of(self.first)
 
     @cached_property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -160,14 +170,12 @@ class Window:
         """Where its names may stand: the passage and its titles; for a table row the row, the head and the titles."""
         if not self.sentences[0].is_row:
             return self.passage.lexicon
-        header = self.passage.header_of(self.first)
-        rows = (*self.sentences, *([header] if header else []))
+        rows = (*self.sentences, *([self.header] if self.header else []))
         return Lexicon.of([(s.text, s.tokens) for s in rows] + self.passage.titles)
 
     @cached_property
     def _tokens(self) -> tuple[Token, ...]:
-        header = self.passage.header_of(self.first)
-        return tuple(t for s in (*self.sentences, *([header] if header else [])) for t in s.tokens)
+        return tuple(t for s in (*self.sentences, *([self.header] if self.header else [])) for t in s.tokens)
 
     def citation(self) -> Citation:
         """The exact slice of the passage, and where it stands in the book."""
@@ -201,7 +209,7 @@ class Window:
         cells = _cells(sentence.text)
         heads = _cells(header.text) if header else []
         if len(heads) == len(cells):
-            return "; ".join(f"{head}: {cell}" if head else cell for head, cell in zip(heads, cells, strict=True)) + "."
+            return "; ".join(_cell(head, cell) for head, cell in zip(heads, cells, strict=True)) + "."
         return "; ".join(cells) + "."
 
 
@@ -230,6 +238,14 @@ def nearest_lessons(evidence: Sequence[Evidence], limit: int = 3) -> tuple[Lesso
 def _sentence(text: str, start: int, end: int) -> Sentence:
     piece = text[start:end]
     return Sentence(piece, start, end, tuple(tokens(piece)), tuple(quantities(piece)))
+
+
+def _cell(head: str, cell: str) -> str:
+    """A cell with the title of its column; a unit in that title goes to the number ("Nhiệt độ: 100 °C")."""
+    unit = _UNIT_IN_HEAD.search(head)
+    if unit and cell[-1:].isdigit():
+        head, cell = head[: unit.start()], f"{cell} {unit[1]}"
+    return f"{head}: {cell}" if head else cell
 
 
 def _cells(row: str) -> list[str]:
