@@ -297,8 +297,9 @@ def test_a_formula_is_quoted_with_the_line_that_announces_it() -> None:
 
 
 def test_a_definition_is_preferred_to_something_true_of_the_thing() -> None:
-    book = "Chất chuyển thẳng từ thể rắn sang thể khí, hiện tượng này gọi là sự thăng hoa. Nước đá khô thăng hoa ở −78,5 °C."
-    assert "gọi là sự thăng hoa" in told("su thang hoa la gi", book, draft="Nước đá khô thăng hoa ở −78,5 °C.")
+    definition = "Chất chuyển thẳng từ thể rắn sang thể khí, hiện tượng này gọi là sự thăng hoa."
+    true = "Nước đá khô thăng hoa ở −78,5 °C."
+    assert "gọi là sự thăng hoa" in told("su thang hoa la gi", f"{definition} {true}", draft=true)
 
 
 def test_the_row_of_another_thing_answers_nothing() -> None:
