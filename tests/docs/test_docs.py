@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -39,10 +40,11 @@ def test_commands_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     commands = re.findall(r"(?:^|`)deepedu ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)([^`\n#]*)", text, re.MULTILINE)
     for words, rest in commands:
-        command, path = cli, words.split()
+        command: click.Command = cli
+        path = words.split()
         context = command.make_context("deepedu", [], resilient_parsing=True)
         for word in path:
-            if not hasattr(command, "get_command"):
+            if not isinstance(command, click.Group):
                 break  # An argument of the command.
             try:
                 found = command.get_command(context, word)

@@ -95,7 +95,7 @@ class LLMSettings(_Layer):
 class TutorSettings(_Layer):
     """A turn: question to checked answer."""
 
-    passages: int = Field(default=3, ge=1, description="passages shown to the model at most")
+    passages: int = Field(default=2, ge=1, description="passages shown to the model at most")
     prompt_tokens: int = Field(default=1400, ge=200, description="prompt budget, in estimated tokens")
     answer_tokens: int = Field(default=160, ge=16, description="answer length limit, in tokens")
     history_turns: int = Field(default=2, ge=0, description="earlier turns of a conversation shown to the model")

@@ -158,7 +158,8 @@ def _viquad(context: BenchContext, database: Database) -> list[Asked]:
     viquad = load_viquad(context.data_dir, ["test"])
     kept = int(len(viquad.contexts) * (1 - HELD_OUT))
     held_out = int(len(viquad.contexts) * (1 - ASKED_OF_HELD_OUT))
-    ids = add_book(database, "ViQuAD", viquad.contexts[:kept])
+    # No title: the contexts have lost theirs.
+    ids = add_book(database, "", viquad.contexts[:kept])
     answerable = [q for q in viquad.questions if q.context < kept]
     unanswerable = [q for q in viquad.questions if q.context >= held_out]
     count = 2 if context.quick else int(context.options.get("viquad_questions", "60"))
