@@ -318,3 +318,12 @@ def test_what_is_true_but_beside_the_point_is_left_out() -> None:
     book = "Robert Hooke gọi mỗi ô là cell. Vi khuẩn thường dài từ 0,5 µm đến 5 µm. Cây lúa cần nhiều nước."
     shown = told("Ai gọi mỗi ô là cell?", book, draft=f"{book} Robert Hooke gọi mỗi ô là cell.")
     assert shown == "Robert Hooke gọi mỗi ô là cell."
+
+
+def test_a_name_may_stand_for_he_and_his_colleagues() -> None:
+    book = (
+        "Lương Định Của sinh năm 1920 ở Sóc Trăng. Ông cùng các cộng sự đã tạo ra giống lúa Nông nghiệp 1, cho năng "
+        "suất cao hơn giống cũ."
+    )
+    draft = "Lương Định Của đã tạo ra giống lúa Nông nghiệp 1."
+    assert told("Lương Định Của đã tạo ra giống lúa nào?", book, draft=draft) == draft

@@ -35,6 +35,7 @@ _OPPOSITES = (
 _PRONOUNS = word_set(
     "ông bà nó họ chúng này đó đây ấy kia anh chị cô mình người vua hắn y ta các những cuộc sự loại thời khi lúc"
 )
+_PERSONS = word_set("ông bà họ nó")
 
 
 @dataclass(frozen=True)
@@ -382,7 +383,9 @@ def _swap_in(mine: Sequence[Token], sentence: Sentence, window: Window, statemen
         is_borne = all(t.word in window.words or t.word in window.passage.lexicon.names for t in put)
         # A name in the place of another, even one that is not known to be a name.
         is_renamed = all(t.is_capitalised for t in mine[a:b]) and all(t.word in window.lexicon.names for t in its[c:d])
-        if put and gone and (is_borne or is_renamed) and not all(t.word in _PRONOUNS for t in gone):
+        # "Ông cùng các cộng sự" may well be he who is named.
+        is_meant = (gone[:1] and gone[0].word in _PERSONS) or all(t.word in _PRONOUNS for t in gone)
+        if put and gone and (is_borne or is_renamed) and not is_meant:
             return _span(statement.text, mine[a:b]), _span(sentence.text, its[c:d])
     return None
 
