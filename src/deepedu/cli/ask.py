@@ -10,7 +10,7 @@ from rich.console import Console
 from deepedu.base.config import Settings
 from deepedu.cli.answer_view import show_turn
 from deepedu.cli.main import open_database, settings_with
-from deepedu.cli.tutor_session import choose_scope, model_flags, model_options, open_tutor
+from deepedu.cli.tutor_session import choose_scope, model_flags, model_options, open_tutor, scope_options
 from deepedu.search.evidence import Scope
 from deepedu.server.tutor_routes import event_json
 from deepedu.store import Database
@@ -19,9 +19,7 @@ from deepedu.tutor.turn import Completed, Found
 
 @click.command()
 @click.argument("question")
-@click.option("--book", help="Only this book: its number, or a part of its title.")
-@click.option("--grade", type=int, help="Only books of this grade.")
-@click.option("--subject", help="Only books of this subject.")
+@scope_options
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
 @model_options
 @click.pass_context

@@ -9,7 +9,7 @@ from rich.text import Text
 from deepedu.base.errors import DeepEduError
 from deepedu.cli.answer_view import show_turn
 from deepedu.cli.main import open_database, settings_with
-from deepedu.cli.tutor_session import choose_scope, model_flags, model_options, open_tutor
+from deepedu.cli.tutor_session import choose_scope, model_flags, model_options, open_tutor, scope_options
 from deepedu.store import Database
 from deepedu.store.conversations import last_conversation, past_turns
 
@@ -23,9 +23,7 @@ STATES = {
 
 
 @click.command()
-@click.option("--book", help="Only this book: its number, or a part of its title.")
-@click.option("--grade", type=int, help="Only books of this grade.")
-@click.option("--subject", help="Only books of this subject.")
+@scope_options
 @click.option("--continue", "resume", is_flag=True, help="Go on with the latest conversation.")
 @model_options
 @click.pass_context

@@ -23,6 +23,17 @@ from deepedu.tutor.turn import Tutor
 NO_BOOKS = "Thư viện chưa có sách nào. Thêm sách bằng: deepedu ingest TỆP_SÁCH  (hoặc xem thử: deepedu demo)"
 
 
+def scope_options(command: Any) -> Any:
+    """The options that choose books, on every command that asks about them."""
+    for option in (
+        click.option("--subject", help="Only books of this subject."),
+        click.option("--grade", type=int, help="Only books of this grade."),
+        click.option("--book", help="Only this book: its number, or a part of its title."),
+    ):
+        command = option(command)
+    return command
+
+
 def model_options(command: Any) -> Any:
     """The options that choose a model, on every command that asks one."""
     for option in (
