@@ -327,3 +327,20 @@ def test_a_name_may_stand_for_he_and_his_colleagues() -> None:
     )
     draft = "Lương Định Của đã tạo ra giống lúa Nông nghiệp 1."
     assert told("Lương Định Của đã tạo ra giống lúa nào?", book, draft=draft) == draft
+
+
+def test_a_word_from_another_sentence_behind_the_question_is_no_answer() -> None:
+    book = (
+        "Hậu quả tồi tệ nhất của việc hủy hoại môi trường là sự tuyệt chủng hàng loạt. "
+        "Nhiều nhà khoa học đang theo dõi sự nóng lên của khí hậu."
+    )
+    question = "Hậu quả tồi tệ nhất của việc hủy hoại môi trường là gì?"
+    draft = "Hậu quả tồi tệ nhất của việc hủy hoại môi trường là sự nóng lên của khí hậu."
+    shown = told(question, book, draft=draft)
+    assert "tuyệt chủng" in shown
+    assert draft not in shown
+
+
+def test_the_question_said_again_is_nothing_said() -> None:
+    passage = Evidence(1, 1, "Sách", None, "Bài 1", "Nước sôi ở 100 °C.", 1, 1, ((0, 19, 1, 0),))
+    assert Grounder("Nước sôi ở bao nhiêu độ?", [passage]).check_sentence("Nước sôi ở độ.") is None

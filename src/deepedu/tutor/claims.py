@@ -2,19 +2,24 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cached_property
 
 from deepedu.tutor.events import BIRTH, stated_event, tells_event
-from deepedu.tutor.names import Lexicon, Name, bears_name, names
-from deepedu.tutor.quantities import Quantity, bears, quantities, same_quantity
-from deepedu.tutor.terms import Token, is_content, is_typed_plain, tokens, weight, word_set
+from deepedu.tutor.names import Name, bears_name, names
+from deepedu.tutor.quantities import Quantity, bears, same_quantity
+from deepedu.tutor.statement import Statement
+from deepedu.tutor.terms import Token, is_content, weight, word_set
 from deepedu.tutor.windows import Sentence, Window
 
 # How much better another sentence may bear the words around a number: with a number of its own, and without.
 _COMPETING_LEAD = 0.2
 _LONE_LEAD = 0.4
+
+# Of what a statement adds to the question, and of what it takes from it, one sentence must bear these shares.
+_NEWS_TOGETHER = 0.8
+# "là người", "vào": as good as nothing new.
+_SOME_NEWS = 0.6
+_ASKED_TOGETHER = 0.5
 
 _NOT = frozenset({"không", "chưa", "chẳng", "chả", "đừng"})
 # "không khí", "không gian": no negation. "không chỉ" says more, not less.
@@ -36,56 +41,6 @@ _PRONOUNS = word_set(
     "ông bà nó họ chúng này đó đây ấy kia anh chị cô mình người vua hắn y ta các những cuộc sự loại thời khi lúc"
 )
 _PERSONS = word_set("ông bà họ nó")
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A sentence to be checked, without markers and lead-ins; ``question_words`` are those already asked with."""
-
-    text: str
-    tokens: tuple[Token, ...]
-    quantities: tuple[Quantity, ...]
-    names: tuple[Name, ...]
-    question_words: frozenset[str]
-    is_plain: bool
-
-    @classmethod
-    def of(cls, text: str, question: Sequence[Token], known: Lexicon) -> "Statement":
-        """Reads ``text``; ``known`` is everything the evidence and the question say."""
-        listed = tuple(tokens(text))
-        return cls(
-            text=text,
-            tokens=listed,
-            quantities=tuple(quantities(text)),
-            names=tuple(names(text, listed, known)),
-            question_words=frozenset(t.folded for t in question),
-            is_plain=is_typed_plain(listed),
-        )
-
-    @cached_property
-    def content(self) -> tuple[tuple[Token, float], ...]:
-        """Words that carry meaning, with their weight; numbers are compared by value instead."""
-        counted = [t for t in self.tokens if not t.is_number and not self.in_quantity(t)]
-        weighed: list[tuple[Token, float]] = []
-        for token in counted:
-            weighed.append((token, weight(token.folded, is_folded=True) if self.is_plain else weight(token.word)))
-        return tuple(weighed)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether it says anything that the question does not."""
-        new_words = any(t.folded not in self.question_words and is_content(t.word) for t, _ in self.content)
-        return new_words or any(q.surface.lower() not in self.question_words for q in self.quantities)
-
-    @property
-    def is_fragment(self) -> bool:
-        """Whether it is an answer cut short ("Năm 938."), which only makes sense together with the question."""
-        told = [(t, weight(t.word)) for t in self.tokens if is_content(t.word)]
-        shares = any(t.folded in self.question_words and w >= 0.5 and not t.is_number for t, w in told)
-        return len(told) < (3 if shares else 5)
-
-    def in_quantity(self, token: Token) -> bool:
-        return any(q.start <= token.start < q.end for q in self.quantities)
 
 
 def coverage(statement: Statement, window: Window) -> float:
@@ -118,6 +73,34 @@ def news_coverage(statement: Statement, window: Window) -> float:
         if _bears_word(token, window, is_plain=statement.is_plain) or token.start in carried
     )
     return borne / total if total else 1.0
+
+
+def said_together(statement: Statement, window: Window) -> bool:
+    """Whether one sentence of the window bears both what the statement adds to the question and what it takes from it.
+
+    A small model repeats the question and puts any word of the passage behind it; the words are all there, in
+    different sentences.
+    """
+    carried = _carried_names(statement, window)
+    told = [(t, w) for t, w in statement.content if is_content(t.word) and t.start not in carried]
+    asked = [(t, w) for t, w in told if t.folded in statement.question_words]
+    news = [(t, w) for t, w in told if t.folded not in statement.question_words]
+    if not asked or sum(w for _, w in news) < _SOME_NEWS:
+        return True
+    for index, sentence in enumerate(window.sentences, window.first):
+        near = [sentence, *([window.header] if window.header else [])]
+        if sentence.leans_back:
+            near += window.passage.sentences[max(0, index - 1) : index]
+        held = {t.folded for s in near for t in s.tokens} if statement.is_plain else {w for s in near for w in s.words}
+        is_news, is_asked = _share_held(news, held, statement), _share_held(asked, held, statement)
+        if is_news >= _NEWS_TOGETHER and is_asked >= _ASKED_TOGETHER:
+            return True
+    return False
+
+
+def _share_held(told: Sequence[tuple[Token, float]], held: set[str], statement: Statement) -> float:
+    borne = sum(w for t, w in told if (t.folded if statement.is_plain else t.word) in held)
+    return borne / sum(w for _, w in told)
 
 
 def fault(statement: Statement, window: Window) -> str | None:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from deepedu.search.evidence import Evidence
 from deepedu.tutor.answer import Answer, CheckedSentence, Lesson, Status
-from deepedu.tutor.claims import Statement, coverage, fault, name_fault, news_coverage
+from deepedu.tutor.claims import coverage, fault, name_fault, news_coverage, said_together
 from deepedu.tutor.draft import Cleaned, clean, sentences
 from deepedu.tutor.events import asked_event, stated_event
 from deepedu.tutor.names import Lexicon
 from deepedu.tutor.quantities import Quantity, bears
 from deepedu.tutor.question import Asked, Question
 from deepedu.tutor.quoting import Choice, candidates, choice_of
+from deepedu.tutor.statement import Statement
 from deepedu.tutor.terms import tokens
 from deepedu.tutor.windows import Passage, Window, nearest_lessons
 
@@ -30,7 +31,7 @@ _RELATED = 0.35
 # Above it the book is taken to answer the question: a wrong "not in the book" hurts more than a quote too many.
 _FOUND = 0.4
 # Below it a true sentence is beside the point.
-_TO_THE_POINT = 0.4
+_TO_THE_POINT = 0.25
 # How far below the best quote a bare answer may stand.
 _NEAR_BEST = 1.0
 # What a model's "it does not say" takes from the odds that the book answers.
@@ -127,6 +128,8 @@ class Grounder:
             return None if cleaned.is_question else _supported(cleaned, statement, _Fit(copied, 1.0))
         if cleaned.is_question or cleaned.is_disclaimer:
             return None
+        if not statement.has_news and statement.content and not self._question.wants_yes_or_no:
+            return None  # The question again.
         if cleaned.is_foreign or cleaned.is_code:
             return _unsupported(cleaned, statement, _NOT_VIETNAMESE if cleaned.is_foreign else _NOT_PROSE, None)
         if cleaned.is_filler and not statement.quantities and all(name.start == 0 for name in statement.names):
@@ -169,7 +172,7 @@ class Grounder:
                 continue
             if statement.is_fragment and not self._is_where_asked(statement, fit.window):
                 continue
-            if fault(statement, fit.window) is None:
+            if said_together(statement, fit.window) and fault(statement, fit.window) is None:
                 return fit
         return None
 
@@ -233,7 +236,8 @@ class Grounder:
 
     def _with_quote(self, verdicts: Sequence[_Verdict]) -> list[CheckedSentence]:
         """The sentences, with a quote in place of the first that failed when none of them answers the question."""
-        verdicts = [verdict for verdict in verdicts if self._is_to_the_point(verdict)]
+        if sum(verdict.is_supported for verdict in verdicts) > 1:
+            verdicts = [verdict for verdict in verdicts if self._is_to_the_point(verdict)]
         sentences = [verdict.sentence for verdict in verdicts]
         if any(self._is_good_answer(verdict) for verdict in verdicts):
             return sentences

@@ -48,6 +48,7 @@ _ASKED = (
     (Asked.DEFINITION, r"^(?:\w+ ){1,6}la gi\b|\bthe nao la\b|\bnghia la gi\b"),
 )
 _ASKED_PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in _ASKED)
+_YES_OR_NO = frozenset({"không", "chưa", "khong", "chua", "à"})
 _UNIT_ASKED = re.compile(r"(?:bao nhiêu|bao nhieu|mấy|may)\s+(\S+(?:\s\S+){0,3})", re.IGNORECASE)
 
 
@@ -85,6 +86,10 @@ class Question:
             units=_units_asked(unit[1]) if unit else frozenset(),
             is_plain=is_typed_plain(listed),
         )
+
+    @property
+    def wants_yes_or_no(self) -> bool:
+        return bool(self.tokens) and self.tokens[-1].word in _YES_OR_NO
 
     def content(self) -> list[tuple[Token, float]]:
         """Its words with their weight, each once; words without meaning and those that ask left out."""
