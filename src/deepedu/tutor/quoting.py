@@ -16,6 +16,8 @@ from deepedu.tutor.windows import Passage, Sentence, Window
 
 _POINT = re.compile(r"[-–•+*]|\d{1,2}[.)]|[a-z][.)]")
 _POINTS = 6
+# Search's order tells no more beyond this place.
+_LAST_RANK = 4
 # How far back "ông" and "nó" may point.
 _SENTENCES_BACK = 3
 # A word that tells at least this much names what a question is about.
@@ -135,6 +137,7 @@ def _features(
         "max_missing": max((rarity[t.word] for t, _ in content if not _holds(window, t, is_plain=plain)), default=0.0),
         "length": min(2.0, len(window.text) / 250),
         "leans": float(window.sentences[0].leans_back),
+        "rank": float(min(window.passage.marker - 1, _LAST_RANK)),
     }
 
 
@@ -229,7 +232,8 @@ def _defines(question: Question, window: Window) -> float:
     return 1.0 if subject and all(word in head for word in subject) and match.start() < 80 else 0.3
 
 
-# Listwise logistic regression on 600 questions of ViQuAD dev: which window holds the answer?
+# Listwise logistic regression on 600 questions of ViQuAD dev: which window holds the answer? "other_row" and "rank" were
+# set by hand afterwards (docs/log.md).
 _QUOTE_WEIGHTS = {
     "words": 3.1,
     "rare": 4.15,
@@ -243,6 +247,7 @@ _QUOTE_WEIGHTS = {
     "event_missing": -2.0,
     "leans": 0.1,
     "other_row": -2.0,
+    "rank": -0.2,
 }
 # Logistic regression on the same questions, with the right passage among three and with its whole article taken away:
 # does the best window answer? Questions without accents match by chance more easily and tell no names, so they have
