@@ -232,8 +232,8 @@ def _defines(question: Question, window: Window) -> float:
     return 1.0 if subject and all(word in head for word in subject) and match.start() < 80 else 0.3
 
 
-# Listwise logistic regression on 600 questions of ViQuAD dev: which window holds the answer? "other_row" and "rank" were
-# set by hand afterwards (docs/log.md).
+# Listwise logistic regression on 600 questions of ViQuAD dev: which window holds the answer? "other_row" and "rank"
+# were set by hand afterwards (docs/log.md).
 _QUOTE_WEIGHTS = {
     "words": 3.1,
     "rare": 4.15,
