@@ -1,9 +1,10 @@
 """The web server: streamed turns, books, errors, and a model that comes up beside it."""
 
+import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from deepedu.base.config import Settings
-from deepedu.llm.chat import ChatModel
+from deepedu.llm.chat import ChatModel, Delta, Finished, Message
 from deepedu.llm.scripted import ScriptedModel
 from deepedu.server import app as app_module
 from deepedu.server.app import create_app
@@ -95,9 +96,24 @@ def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
     assert "http" not in page.text.replace("http-equiv", "")
 
 
+class EndlessModel:
+    """Talks until nobody listens."""
+
+    is_closed = False
+
+    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
+        del messages, max_tokens
+        try:
+            while True:
+                yield Delta("Celsius ")
+                await asyncio.sleep(0.05)
+        finally:
+            self.is_closed = True
+
+
 def test_leaving_stops_the_turn_and_keeps_its_draft(sample_library: Database, start: Start) -> None:
-    slow = ScriptedModel(answer=lambda _: "Celsius " * 100_000)
-    url = start(create_app(settings(sample_library.data_dir), model=slow))
+    model = EndlessModel()
+    url = start(create_app(settings(sample_library.data_dir), model=model))
     with httpx.stream("POST", f"{url}/api/ask", json={"question": QUESTION}) as response:
         for line in response.iter_lines():
             if line == "event: draft":
@@ -107,6 +123,7 @@ def test_leaving_stops_the_turn_and_keeps_its_draft(sample_library: Database, st
         assert time.monotonic() < deadline, "the turn went on although nobody listens"
         time.sleep(0.05)
     assert past_turns(sample_library, 1)[0].status == "stopped"
+    assert model.is_closed
 
 
 # An engine as the server sees one: it announces its port, answers /health, and dies when asked to.
