@@ -137,12 +137,13 @@ class EndlessModel:
     """Talks until it is closed."""
 
     def __init__(self) -> None:
-        self.closed = False
+        self.talks = self.closed = False
 
     async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
         del messages, max_tokens
         try:
             while True:
+                self.talks = True
                 yield Delta("Celsius ")
                 await asyncio.sleep(0)
         finally:
@@ -173,7 +174,9 @@ def test_cancelling_the_task_stops_the_model_and_keeps_the_draft(sample_library:
 
     async def cancel() -> None:
         task = asyncio.create_task(turn(tutor(sample_library, model)))
-        await asyncio.sleep(1)
+        async with asyncio.timeout(60):
+            while not model.talks:
+                await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
