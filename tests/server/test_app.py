@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from deepedu.base.config import Settings
-from deepedu.llm.chat import ChatModel, Delta, Finished, Message
+from deepedu.llm.chat import Delta, Finished, Message
 from deepedu.llm.scripted import ScriptedModel
 from deepedu.server import app as app_module
 from deepedu.server.app import create_app
@@ -195,8 +195,3 @@ def wait_for(condition: Callable[[], bool], within_s: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
-
-
-def test_model_protocol_is_what_the_scripted_model_has() -> None:
-    model: ChatModel = ScriptedModel([])
-    assert model is not None
