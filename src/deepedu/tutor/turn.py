@@ -134,12 +134,12 @@ class Tutor:
         passages = self.settings.passages
         if not evidence:
             yield Found((), 0, search_ms)
+        grounder = Grounder(full_question, evidence)
         while evidence:
             prompt = build_prompt(
                 question, evidence, history, passages=passages, budget_tokens=self.settings.prompt_tokens
             )
             yield Found(tuple(evidence), len(prompt.shown), search_ms)
-            grounder = Grounder(full_question, evidence)
             try:
                 async with aclosing(
                     self.model.stream(prompt.messages, max_tokens=self.settings.answer_tokens)
@@ -168,7 +168,7 @@ class Tutor:
                 notice = _notice(error)
                 break
         draft = run.draft
-        answer = await asyncio.to_thread(Grounder(full_question, evidence).finish, draft)
+        answer = await asyncio.to_thread(grounder.finish, draft)
         await asyncio.to_thread(
             run.close, "done", answer=answer.to_json(), error=notice, model=finished.model if finished else None
         )
