@@ -6,12 +6,12 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
-from httpx_sse import SSEError, aconnect_sse
+from httpx_sse import EventSource, SSEError, aconnect_sse
 
 from deepedu.base.config import LLMSettings
 from deepedu.base.errors import (
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 # A server that asks for a longer pause than this is as good as down to somebody who waits for an answer.
 LONGEST_PAUSE_S = 20.0
+# How our engine signs the models it lists; only it is sent what is not OpenAI's own.
+OUR_SIGN = "deepedu"
 
 
 class ChatClient:
@@ -50,6 +52,7 @@ class ChatClient:
             trust_env=False,
         )
         self._model = settings.model
+        self._is_ours: bool | None = None
 
     async def __aenter__(self) -> "ChatClient":
         return self
@@ -66,19 +69,25 @@ class ChatClient:
         Raises:
             LLMError: it cannot be reached or does not speak the protocol.
         """
-        try:
-            async with asyncio.timeout(self.settings.connect_timeout_s * 2):
-                response = await self._http.get("models")
-        except TimeoutError as error:
-            raise LLMTimeout(f"{self.url}models did not answer in time; is the model server overloaded?") from error
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
+        response = await self.request("GET", "models", timeout_s=self.settings.connect_timeout_s * 2)
         if response.status_code != 200:
-            raise self._refusal(response.status_code, response.content, response.headers)
+            raise self.refusal(response.status_code, response.content, response.headers)
         try:
-            return [str(entry["id"]) for entry in response.json()["data"]]
-        except (ValueError, KeyError, TypeError) as error:
+            entries = response.json()["data"]
+            self._is_ours = any(entry.get("owned_by") == OUR_SIGN for entry in entries)
+            return [str(entry["id"]) for entry in entries]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LLMError(f"{self.url}models: expected an OpenAI model list, came {response.text[:200]!r}") from error
+
+    async def is_ours(self) -> bool:
+        """Whether our engine serves this endpoint: it alone knows the prefix cache and what goes with it. False as
+        long as nobody answers."""
+        if self._is_ours is None:
+            try:
+                await self.models()
+            except LLMError as error:
+                log.debug("cannot tell whose endpoint this is: %s", error)
+        return bool(self._is_ours)
 
     async def model(self) -> str:
         """The model to ask: the one named in the settings, else the first the endpoint lists."""
@@ -89,16 +98,26 @@ class ChatClient:
             self._model = names[0]
         return self._model
 
-    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
-        """See ``ChatModel.stream``. Greedy. Sent again only while nothing of the reply has come."""
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
+        """See ``ChatModel.stream``. Greedy. Sent again only while nothing of the reply has come.
+
+        Marks of shared text, the owner and the wish for details go to our own engine only: a strict server refuses
+        what it does not know, and no other has a use for them.
+        """
+        is_marked = owner is not None or any(message.is_shared for message in messages)
+        is_ours = is_marked and await self.is_ours()
         body: dict[str, Any] = {
             "model": await self.model(),
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
+            "messages": [wire_message(message, marked=is_ours) for message in messages],
             "max_tokens": max_tokens,
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if is_ours:
+            body |= {"usage_details": True} | ({"user": owner} if owner is not None else {})
         for attempt in range(self.settings.retries + 1):
             started = False
             try:
@@ -114,18 +133,49 @@ class ChatClient:
                 log.info("model endpoint: %s; asking again in %.1f s", error, pause_s)
                 await asyncio.sleep(pause_s)
 
+    async def request(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, timeout_s: float
+    ) -> httpx.Response:
+        """One plain request; whatever its status, the response is returned.
+
+        Raises:
+            LLMTimeout, LLMUnreachable: no response.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._http.request(method, path, json=body)
+        except TimeoutError as error:
+            raise LLMTimeout(f"{self.url}{path} did not answer in time; is the model server overloaded?") from error
+        except httpx.HTTPError as error:
+            raise self.unreachable(error) from error
+
+    @asynccontextmanager
+    async def open_events(self, path: str, body: dict[str, Any]) -> AsyncIterator[EventSource]:
+        """A request whose response is an event stream; its status is for the caller to judge, and limits of time too.
+
+        Raises:
+            LLMError: no response, or one that broke.
+        """
+        try:
+            async with aconnect_sse(self._http, "POST", path, json=body) as source:
+                yield source
+        except SSEError as error:
+            raise LLMError(f"{self.url}{path}: expected an event stream: {error}") from error
+        except httpx.HTTPError as error:
+            raise self.unreachable(error) from error
+
     async def _attempt(self, body: dict[str, Any]) -> AsyncGenerator[Delta | Finished, None]:
         reply = _Reply(body["model"])
         try:
             async with asyncio.timeout(self.settings.first_token_timeout_s) as limit:
-                async with aconnect_sse(self._http, "POST", "chat/completions", json=body) as source:
+                async with self.open_events("chat/completions", body) as source:
                     if source.response.status_code != 200:
                         content = await source.response.aread()
-                        raise self._refusal(source.response.status_code, content, source.response.headers)
+                        raise self.refusal(source.response.status_code, content, source.response.headers)
                     async for event in source.aiter_sse():
                         if event.data == "[DONE]":
                             break
-                        text = reply.take(self._chunk(event.data))
+                        text = reply.take(self.chunk(event.data))
                         if text:
                             # The limit must not run while the consumer of this generator is at work.
                             limit.reschedule(None)
@@ -134,26 +184,25 @@ class ChatClient:
         except TimeoutError as error:
             waited = self.settings.token_timeout_s if reply.first_token_at else self.settings.first_token_timeout_s
             raise LLMTimeout(f"no token from {self.url} within {waited:g} s; is the model too large for it?") from error
-        except SSEError as error:
-            raise LLMError(f"{self.url}chat/completions: expected an event stream: {error}") from error
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
         if reply.finish_reason is None:
             raise LLMUnreachable(f"{self.url} broke the reply off before its end", retryable=True)
         yield reply.finished()
 
-    def _chunk(self, data: str) -> dict[str, Any]:
+    def chunk(self, data: str) -> dict[str, Any]:
+        """One event of a stream. Raises: LLMError: not a JSON object, or one that tells an error."""
         try:
             chunk = json.loads(data)
         except ValueError as error:
-            raise LLMError(f"{self.url}chat/completions: expected JSON in the stream, came {data[:200]!r}") from error
+            raise LLMError(f"{self.url}: expected JSON in the stream, came {data[:200]!r}") from error
         if not isinstance(chunk, dict):
-            raise LLMError(f"{self.url}chat/completions: expected a JSON object in the stream, came {data[:200]!r}")
+            raise LLMError(f"{self.url}: expected a JSON object in the stream, came {data[:200]!r}")
         if "error" in chunk:
-            raise self._refusal(int(chunk["error"].get("status", 500)), data.encode(), httpx.Headers())
+            told = chunk["error"] if isinstance(chunk["error"], dict) else {}
+            raise self.refusal(int(told.get("status", 500)), data.encode(), httpx.Headers())
         return chunk
 
-    def _unreachable(self, error: httpx.HTTPError) -> LLMUnreachable:
+    def unreachable(self, error: httpx.HTTPError) -> LLMUnreachable:
+        """A failed connection as an error of ours."""
         return LLMUnreachable(
             f"cannot reach the model at {self.url} ({type(error).__name__}: {error}); is it running? "
             "'deepedu engine serve' starts ours, --llm URL names another",
@@ -161,7 +210,8 @@ class ChatClient:
             retryable=isinstance(error, httpx.ConnectError | httpx.ConnectTimeout),
         )
 
-    def _refusal(self, status: int, content: bytes, headers: httpx.Headers) -> LLMError:
+    def refusal(self, status: int, content: bytes, headers: httpx.Headers) -> LLMError:
+        """An answer other than 200 as an error of ours."""
         text = content.decode("utf-8", "replace")
         try:
             details = json.loads(text)["error"]
@@ -212,9 +262,28 @@ class _Reply:
             spent_s = self.last_token_at - self.first_token_at
             counted = completion_tokens or self.pieces
             speed = (counted - 1) / spent_s if counted > 1 and spent_s > 0 else None
+        details = self.usage.get("prompt_tokens_details") or {}
         return Finished(
-            self.finish_reason, self.model, self.usage.get("prompt_tokens"), completion_tokens, first_ms, speed
+            self.finish_reason,
+            self.model,
+            self.usage.get("prompt_tokens"),
+            completion_tokens,
+            first_ms,
+            speed,
+            details.get("cached_tokens"),
+            (self.usage.get("engine") or {}).get("cached_from"),
         )
+
+
+def wire_message(message: Message, *, marked: bool) -> dict[str, Any]:
+    """A message as the wire has it; with ``marked`` shared parts carry their mark, else all is one string."""
+    if isinstance(message.content, str) or not (marked and message.is_shared):
+        return {"role": message.role, "content": message.text}
+    parts: list[dict[str, Any]] = []
+    for part in message.content:
+        mark = {"type": "shared"} | ({"tag": part.tag} if part.tag else {})
+        parts.append({"type": "text", "text": part.text} | ({"cache_control": mark} if part.shared else {}))
+    return {"role": message.role, "content": parts}
 
 
 def _base_url(url: str) -> str:

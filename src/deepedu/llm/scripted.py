@@ -12,17 +12,21 @@ Reply = str | Exception
 class ScriptedModel:
     """Gives ``replies`` in turn, or what ``answer`` makes of the messages; streams a word at a time.
 
-    An exception among the replies is raised in its turn. ``requests`` keeps what was asked. Running out of replies
-    is an error of the script, not an empty answer.
+    An exception among the replies is raised in its turn. ``requests`` and ``owners`` keep what was asked and for whom.
+    Running out of replies is an error of the script, not an empty answer.
     """
 
     replies: list[Reply] = field(default_factory=list)
     answer: Callable[[Sequence[Message]], Reply] | None = None
     name: str = "scripted"
     requests: list[tuple[Message, ...]] = field(default_factory=list)
+    owners: list[str | None] = field(default_factory=list)
 
-    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
         self.requests.append(tuple(messages))
+        self.owners.append(owner)
         if self.answer is not None:
             reply = self.answer(messages)
         elif self.replies:
