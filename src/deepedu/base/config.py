@@ -99,6 +99,17 @@ class TutorSettings(_Layer):
     prompt_tokens: int = Field(default=1400, ge=200, description="prompt budget, in estimated tokens")
     answer_tokens: int = Field(default=160, ge=16, description="answer length limit, in tokens")
     history_turns: int = Field(default=2, ge=0, description="earlier turns of a conversation shown to the model")
+    context: Literal["auto", "passages", "lesson"] = Field(
+        default="auto",
+        description="what the model reads: auto takes the whole lesson where it is warmed, else passages",
+    )
+    lesson_tokens: int = Field(
+        default=6000, ge=200, description="a longer lesson is read as passages, in estimated tokens"
+    )
+    warm_after_ingest: Literal["off", "background"] = Field(
+        default="off",
+        description="background: 'deepedu serve' warms the lessons of new books; needs much disk and hours of CPU",
+    )
 
 
 class ServerSettings(_Layer):

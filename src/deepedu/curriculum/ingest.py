@@ -16,7 +16,7 @@ from deepedu.curriculum.events import Event, FileFinished, FileStarted, Indexing
 from deepedu.curriculum.indexing import make_searchable
 from deepedu.curriculum.metadata import Metadata
 from deepedu.curriculum.readers import Document, PageText, detect_format, open_document
-from deepedu.curriculum.removal import delete_books, remove_book
+from deepedu.curriculum.removal import delete_books, remove_book, remove_files
 from deepedu.curriculum.sources import check_size, digest, find_files, remove_copies, store_copy, stored_path
 from deepedu.store import Database, Lease
 from deepedu.store.tables import Book, Page
@@ -39,6 +39,7 @@ def ingest(
     on_event: OnEvent | None = None,
     *,
     replace: int | None = None,
+    cache_dir: Path | None = None,
 ) -> list[Outcome]:
     """Reads documents into the library.
 
@@ -50,6 +51,7 @@ def ingest(
         metadata: given by the user for all files; what it leaves open is guessed.
         on_event: told of the progress.
         replace: a book that goes once the one file given is ready.
+        cache_dir: the engine's cache folder, where a replaced book's lessons go as well.
 
     Returns:
         One outcome per file.
@@ -65,7 +67,9 @@ def ingest(
         _check_replace(database, replace, files)
     outcomes: list[Outcome] = []
     for index, path in enumerate(files, start=1):
-        job = _Job(database, path, settings, metadata or Metadata(), tell, index, len(files), replace)
+        job = _Job(
+            database, path, settings, metadata or Metadata(), tell, index, len(files), replace, cache_dir=cache_dir
+        )
         outcomes.append(job.run())
         tell(FileFinished(outcomes[-1], index, len(files)))
     return outcomes
@@ -113,6 +117,7 @@ class _Job:
         file_count: int,
         replace: int | None,
         name: str | None = None,
+        cache_dir: Path | None = None,
     ) -> None:
         self._database = database
         self._path = path
@@ -122,6 +127,7 @@ class _Job:
         self._index = index
         self._file_count = file_count
         self._replace = replace
+        self._cache_dir = cache_dir
         # Known by this name; a stored copy carries its digest as a file name.
         self._name = PurePath(name) if name else PurePath(path.parent.absolute().name, path.name)
         self._shown = Path(name) if name else path
@@ -188,7 +194,7 @@ class _Job:
         if found.status != "already_there" or found.book_id is None:
             return found
         if self._replace not in (None, found.book_id):
-            delete_books(self._database, [self._replace])
+            delete_books(self._database, [self._replace], cache_dir=self._cache_dir)
             found = with_changes(found, message=f"{found.message}; đã xóa bản cũ, sách {self._replace}")
         if given:
             with self._database.write() as session:
@@ -252,7 +258,7 @@ class _Job:
             self._remark_on_older(session, book)
             replaced = remove_book(session, self._replace) if self._replace not in (None, book.id) else None
         if replaced is not None:
-            remove_copies(self._database.documents_dir, replaced)
+            remove_files(self._database, replaced, self._cache_dir)
         message = f"sách {book.id}, {book.title}"
         if was_interrupted:
             message = f"bị ngắt ở trang {pages_read}/{book.page_count}, nay đã xong: sách {book.id}, {book.title}"

@@ -1,21 +1,26 @@
 """Taking books out of the library, everywhere at once."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from deepedu.base.errors import NotFound, StoreBusy
+from deepedu.base.prefix_files import book_tag, delete_prefixes
 from deepedu.curriculum.sources import remove_copies
 from deepedu.store import Database, Lease
 from deepedu.store.tables import Book
 from deepedu.store.text_index import unindex_book
 
 
-def delete_books(database: Database, book_ids: Iterable[int]) -> list[str]:
+def delete_books(database: Database, book_ids: Iterable[int], *, cache_dir: Path | None = None) -> list[str]:
     """Deletes books with their pages, passages, vectors and index entries, then their stored documents.
 
     All of them go in one transaction, or none.
+
+    Args:
+        cache_dir: the engine's cache folder, where what was computed of their lessons goes as well.
 
     Returns:
         Their titles.
@@ -23,6 +28,7 @@ def delete_books(database: Database, book_ids: Iterable[int]) -> list[str]:
     Raises:
         NotFound: one of them does not exist.
         StoreBusy: one of them is being read by a process that is alive.
+        StoreError: the books are gone, and something in the cache folder could not be deleted.
     """
     titles: list[str] = []
     digests: list[str] = []
@@ -39,8 +45,19 @@ def delete_books(database: Database, book_ids: Iterable[int]) -> list[str]:
             titles.append(book.title)
             digests.append(remove_book(session, book_id))
     for sha256 in digests:
-        remove_copies(database.documents_dir, sha256)
+        remove_files(database, sha256, cache_dir)
     return titles
+
+
+def remove_files(database: Database, sha256: str, cache_dir: Path | None) -> None:
+    """Deletes what lies outside the database of a book that is gone: its document, and its lessons in the cache.
+
+    Raises:
+        StoreError: something in the cache folder could not be deleted.
+    """
+    remove_copies(database.documents_dir, sha256)
+    if cache_dir is not None:
+        delete_prefixes(cache_dir, book_tag(sha256))
 
 
 def remove_book(session: Session, book_id: int) -> str:

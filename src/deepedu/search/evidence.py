@@ -43,6 +43,8 @@ class Evidence:
     heading: str = ""
     has_pages: bool = True
     page_labels: Mapping[int, str] = field(default_factory=dict)
+    # The section it stands in: a lesson, or a chapter's own text.
+    section_id: int = 0
     score: float = 0.0
     scores: Mapping[str, float] = field(default_factory=dict)
 

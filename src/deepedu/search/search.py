@@ -1,11 +1,7 @@
 """A question in, passages with their place in the book out."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from dataclasses import dataclass, replace
 
 from deepedu.base.config import SearchSettings
 from deepedu.base.errors import SearchError
@@ -13,9 +9,9 @@ from deepedu.search.embedder import Embedder, open_embedder
 from deepedu.search.evidence import Evidence, Scope
 from deepedu.search.fuse import dense_weight, fuse
 from deepedu.search.lexical import LexicalRetriever
+from deepedu.search.passages import load_passages
 from deepedu.search.vector import VectorRetriever
 from deepedu.store import Database
-from deepedu.store.tables import Book, Page, Passage, Section
 from deepedu.store.terms import terms
 
 log = logging.getLogger(__name__)
@@ -80,10 +76,10 @@ class Search:
         ranked = fuse(lexical, dense, dense_weight(question, self._settings.dense_weight))[:limit]
         parts = {"lexical": lexical, "dense": dense}
         with self._db.read() as session:
-            evidence = _evidence(session, [passage_id for passage_id, _ in ranked])
+            evidence = load_passages(session, [passage_id for passage_id, _ in ranked])
         return [
-            Evidence(
-                **evidence[passage_id],
+            replace(
+                evidence[passage_id],
                 score=score,
                 scores={name: scores[passage_id] for name, scores in parts.items() if passage_id in scores},
             )
@@ -110,51 +106,3 @@ class Search:
         dense |= vector.score(question, [passage_id for passage_id in lexical if passage_id not in dense])
         lexical |= self._lexical.score(question, by_meaning_alone)
         return dense
-
-
-def _evidence(session: Session, passage_ids: Sequence[int]) -> dict[int, dict]:
-    """Everything of ``Evidence`` but the scores, by passage id; only of ready books."""
-    rows = session.execute(
-        sa.select(Passage, Book, Section)
-        .join(Book, Book.id == Passage.book_id)
-        .join(Section, Section.id == Passage.section_id)
-        .where(Passage.id.in_(passage_ids), Book.status == "ready")
-    ).all()
-    return {
-        passage.id: {
-            "passage_id": passage.id,
-            "book_id": book.id,
-            "book": book.title,
-            **_place(session, section),
-            "text": passage.text,
-            "heading": passage.heading,
-            "first_page": passage.first_page,
-            "last_page": passage.last_page,
-            "spans": tuple((span[0], span[1], span[2], span[3]) for span in passage.spans),
-            "has_pages": book.has_pages,
-            "page_labels": _labels(session, passage),
-        }
-        for passage, book, section in rows
-    }
-
-
-def _place(session: Session, section: Section) -> dict[str, str | None]:
-    """Chapter and lesson of a section; a chapter's own text stands in no lesson."""
-    chapter = section if section.kind == "chapter" else None
-    lesson = None if chapter else section.display
-    while chapter is None and section.parent_id is not None:
-        above = session.get_one(Section, section.parent_id)
-        chapter = above if above.kind == "chapter" else None
-        section = above
-    return {"chapter": chapter.display if chapter else None, "lesson": lesson or None}
-
-
-def _labels(session: Session, passage: Passage) -> dict[int, str]:
-    rows = session.execute(
-        sa.select(Page.number, Page.label).where(
-            Page.book_id == passage.book_id,
-            Page.number.between(passage.first_page, passage.last_page),
-            Page.label.is_not(None),
-        )
-    )
-    return {number: label for number, label in rows if label}

@@ -1,5 +1,6 @@
 """Reading the library: which books there are and how they are built."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -86,6 +87,16 @@ def book_detail(database: Database, book_id: int) -> BookDetail:
                 for s in sections
             ),
         )
+
+
+def document_digests(database: Database, book_ids: Iterable[int] | None = None) -> dict[int, str]:
+    """SHA-256 of the stored document, in hexadecimal digits, by book; None: of all books. Books that are not there are
+    left out."""
+    query = sa.select(Book.id, Book.sha256)
+    if book_ids is not None:
+        query = query.where(Book.id.in_(list(book_ids)))
+    with database.read() as session:
+        return dict(session.execute(query).tuples().all())
 
 
 def _counts(session: Session) -> tuple[dict[int, int], dict[int, int]]:

@@ -1,0 +1,86 @@
+"""Passages of the library with their place in the book, singly or a whole lesson at a time."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from deepedu.search.evidence import Evidence
+from deepedu.store.tables import Book, Page, Passage, Section
+
+
+def load_passages(session: Session, passage_ids: Sequence[int]) -> dict[int, Evidence]:
+    """Passages of ready books by id, without scores; those that are gone are left out."""
+    return {found.passage_id: found for found in _load(session, Passage.id.in_(passage_ids))}
+
+
+def load_section(session: Session, section_id: int) -> tuple[Evidence, ...]:
+    """The passages of one section of a ready book in reading order, those of its subsections not included."""
+    return tuple(_load(session, Passage.section_id == section_id))
+
+
+def sections_with_text(session: Session, book_id: int) -> list[int]:
+    """Ids of a book's sections that hold passages, in reading order."""
+    rows = session.scalars(
+        sa.select(Section.id)
+        .where(Section.book_id == book_id, sa.exists().where(Passage.section_id == Section.id))
+        .order_by(Section.ordinal)
+    )
+    return list(rows)
+
+
+def _load(session: Session, condition: sa.ColumnElement[bool]) -> list[Evidence]:
+    rows = session.execute(
+        sa.select(Passage, Book, Section)
+        .join(Book, Book.id == Passage.book_id)
+        .join(Section, Section.id == Passage.section_id)
+        .where(condition, Book.status == "ready")
+        .order_by(Passage.book_id, Passage.ordinal)
+    ).all()
+    places: dict[int, tuple[str | None, str | None]] = {}
+    found: list[Evidence] = []
+    for passage, book, section in rows:
+        if section.id not in places:
+            places[section.id] = _place(session, section)
+        chapter, lesson = places[section.id]
+        found.append(Evidence(chapter=chapter, lesson=lesson, **_facts(session, passage, book)))
+    return found
+
+
+def _facts(session: Session, passage: Passage, book: Book) -> dict[str, Any]:
+    return {
+        "passage_id": passage.id,
+        "book_id": book.id,
+        "book": book.title,
+        "section_id": passage.section_id,
+        "text": passage.text,
+        "heading": passage.heading,
+        "first_page": passage.first_page,
+        "last_page": passage.last_page,
+        "spans": tuple((span[0], span[1], span[2], span[3]) for span in passage.spans),
+        "has_pages": book.has_pages,
+        "page_labels": _labels(session, passage),
+    }
+
+
+def _place(session: Session, section: Section) -> tuple[str | None, str | None]:
+    """Chapter and lesson of a section; a chapter's own text stands in no lesson."""
+    chapter = section if section.kind == "chapter" else None
+    lesson = None if chapter else section.display
+    while chapter is None and section.parent_id is not None:
+        above = session.get_one(Section, section.parent_id)
+        chapter = above if above.kind == "chapter" else None
+        section = above
+    return (chapter.display if chapter else None), (lesson or None)
+
+
+def _labels(session: Session, passage: Passage) -> dict[int, str]:
+    rows = session.execute(
+        sa.select(Page.number, Page.label).where(
+            Page.book_id == passage.book_id,
+            Page.number.between(passage.first_page, passage.last_page),
+            Page.label.is_not(None),
+        )
+    )
+    return {number: label for number, label in rows if label}
