@@ -18,6 +18,7 @@ from made_documents import PROSE
 
 from deepedu.base.config import IngestSettings, StoreSettings
 from deepedu.base.errors import NotFound, StoreBusy
+from deepedu.base.prefix_files import book_tag, prefix_folder
 from deepedu.curriculum.events import Event, FileFinished, FileStarted, Indexing, Outcome, PageRead
 from deepedu.curriculum.ingest import ingest, resume
 from deepedu.curriculum.metadata import Metadata
@@ -25,7 +26,7 @@ from deepedu.curriculum.removal import delete_books
 from deepedu.curriculum.sources import find_files
 from deepedu.store import Database, Lease
 from deepedu.store import sqlite as text_index
-from deepedu.store.library import book_detail, list_books
+from deepedu.store.library import book_detail, document_digests, list_books
 from deepedu.store.tables import Book, Embedding, Page, Passage, Section
 
 SETTINGS = IngestSettings()
@@ -243,6 +244,26 @@ def test_deleting_leaves_nothing(database: Database, tmp_path: Path) -> None:
     # Ids are not used again.
     write(tmp_path / "lô" / "3.txt", lesson(3))
     assert (ingest(database, [tmp_path / "lô" / "3.txt"], SETTINGS)[0].book_id or 0) > (second.book_id or 0)
+
+
+def test_deleting_or_replacing_takes_the_lessons_out_of_the_cache(database: Database, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for number in (1, 2, 3):
+        write(tmp_path / f"{number}.txt", lesson(number))
+    first, second = ingest(database, [tmp_path / "1.txt", tmp_path / "2.txt"], SETTINGS)
+    digests = document_digests(database)
+    folders = {book_id: prefix_folder(cache, book_tag(digest)) for book_id, digest in digests.items()}
+    for folder in (*folders.values(), prefix_folder(cache, "untagged")):
+        folder.mkdir(parents=True)
+        (folder / "0123.safetensors").write_bytes(b"rows")
+    (third,) = ingest(database, [tmp_path / "3.txt"], SETTINGS, replace=first.book_id, cache_dir=cache)
+    assert third.status == "added"
+    assert not folders[first.book_id or 0].exists()
+    assert folders[second.book_id or 0].exists()
+    delete_books(database, [second.book_id or 0], cache_dir=cache)
+    assert [path.name for path in (cache / "prefix").iterdir()] == ["untagged"]
+    # A book that was never warmed, and a cache that was never there.
+    delete_books(database, [third.book_id or 0], cache_dir=tmp_path / "none")
 
 
 def test_a_book_being_read_is_neither_read_twice_nor_deleted(database: Database, tmp_path: Path) -> None:

@@ -101,8 +101,10 @@ class EndlessModel:
 
     is_closed = False
 
-    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
-        del messages, max_tokens
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
+        del messages, max_tokens, owner
         try:
             while True:
                 yield Delta("Celsius ")

@@ -14,23 +14,23 @@ def passage(number: int, text: str) -> Evidence:
 
 def test_markers_follow_the_order_of_the_evidence() -> None:
     prompt = build_prompt("Hỏi?", [passage(1, "Một."), passage(2, "Hai.")], [], passages=3, budget_tokens=2000)
-    assert "[1] Bài 1: Một." in prompt.messages[-1].content
-    assert "[2] Bài 2: Hai." in prompt.messages[-1].content
-    assert prompt.messages[-1].content.endswith("Câu hỏi: Hỏi?")
-    assert prompt.messages[0].content == RULES
+    assert "[1] Bài 1: Một." in prompt.messages[-1].text
+    assert "[2] Bài 2: Hai." in prompt.messages[-1].text
+    assert prompt.messages[-1].text.endswith("Câu hỏi: Hỏi?")
+    assert prompt.messages[0].text == RULES
 
 
 def test_history_comes_between_rules_and_question_newest_kept() -> None:
     history = [("cũ " * 200, "xưa " * 200), ("mới", "nay")]
     prompt = build_prompt("Hỏi?", [passage(1, "Một.")], history, passages=3, budget_tokens=400)
     assert [m.role for m in prompt.messages] == ["system", "user", "assistant", "user"]
-    assert prompt.messages[1].content == "mới"
+    assert prompt.messages[1].text == "mới"
 
 
 def test_no_evidence_still_asks() -> None:
     prompt = build_prompt("Hỏi?", [], [], passages=3, budget_tokens=400)
     assert prompt.shown == ()
-    assert prompt.messages[-1].content == "Câu hỏi: Hỏi?"
+    assert prompt.messages[-1].text == "Câu hỏi: Hỏi?"
 
 
 @given(
@@ -47,6 +47,6 @@ def test_budget_holds_beyond_the_first_passage(
     assert list(prompt.shown) == evidence[: len(prompt.shown)]
     assert 1 <= len(prompt.shown) <= limit
     # Every part is counted, with at most one token of rounding for each.
-    used = sum(estimate_tokens(message.content) for message in prompt.messages)
+    used = sum(estimate_tokens(message.text) for message in prompt.messages)
     if len(prompt.shown) > 1 or len(prompt.messages) > 2:
         assert used <= budget + len(prompt.shown) + 8

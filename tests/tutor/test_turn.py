@@ -20,7 +20,7 @@ QUESTION = "Anders Celsius đề xuất thang nhiệt độ của mình vào nă
 
 
 def tutor(library: Database, model: ChatModel, **settings: int) -> Tutor:
-    return Tutor(library, Search(library, SearchSettings(dense="off")), model, TutorSettings(**settings))
+    return Tutor(library, Search(library, SearchSettings(dense="off")), model, TutorSettings.model_validate(settings))
 
 
 async def turn(tutor: Tutor, question: str = QUESTION, conversation_id: int | None = None) -> list[Event]:
@@ -95,7 +95,7 @@ def test_a_prompt_too_long_for_the_model_is_shortened(sample_library: Database) 
     end = completed(asyncio.run(turn(tutor(sample_library, model))))
     assert end.notice is None
     assert end.answer.sentences[0].status is Status.SUPPORTED
-    assert len(model.requests[1][-1].content) < len(model.requests[0][-1].content)
+    assert len(model.requests[1][-1].text) < len(model.requests[0][-1].text)
 
 
 def test_a_prompt_that_can_not_be_shortened_leaves_the_book(sample_library: Database) -> None:
@@ -139,8 +139,10 @@ class EndlessModel:
     def __init__(self) -> None:
         self.talks = self.closed = False
 
-    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
-        del messages, max_tokens
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
+        del messages, max_tokens, owner
         try:
             while True:
                 self.talks = True

@@ -35,13 +35,16 @@ class KeptReplies:
                 except (ValueError, KeyError, TypeError):
                     continue  # The last line of a run that was killed.
 
-    async def stream(self, messages: Sequence[Message], *, max_tokens: int) -> AsyncGenerator[Delta | Finished, None]:
-        """See ``ChatModel.stream``; a kept reply comes in one piece."""
-        question = json.dumps([self._identity, max_tokens, [asdict(m) for m in messages]], ensure_ascii=False)
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
+        """See ``ChatModel.stream``; a kept reply comes in one piece, with the times it took then."""
+        asked = [{"role": m.role, "content": m.text} for m in messages]
+        question = json.dumps([self._identity, max_tokens, asked], ensure_ascii=False)
         key = hashlib.sha256(question.encode()).hexdigest()
         if key not in self._kept:
             text, finished = "", None
-            async for event in self._model.stream(messages, max_tokens=max_tokens):
+            async for event in self._model.stream(messages, max_tokens=max_tokens, owner=owner):
                 if isinstance(event, Delta):
                     text += event.text
                 else:

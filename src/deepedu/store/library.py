@@ -96,7 +96,7 @@ def document_digests(database: Database, book_ids: Iterable[int] | None = None) 
     if book_ids is not None:
         query = query.where(Book.id.in_(list(book_ids)))
     with database.read() as session:
-        return dict(session.execute(query).tuples().all())
+        return {row.id: row.sha256 for row in session.execute(query)}
 
 
 def _counts(session: Session) -> tuple[dict[int, int], dict[int, int]]:

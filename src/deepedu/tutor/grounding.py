@@ -74,11 +74,14 @@ class Grounder:
     Args:
         question: what the pupil asked.
         evidence: the passages the model was given; the first is marker [1].
+        ranks: place of each in search's order, from 0; None: they are in that order.
     """
 
-    def __init__(self, question: str, evidence: Sequence[Evidence]) -> None:
+    def __init__(self, question: str, evidence: Sequence[Evidence], ranks: Sequence[int] | None = None) -> None:
         self._evidence = tuple(evidence)
-        self._passages = tuple(Passage(marker, piece) for marker, piece in enumerate(self._evidence, start=1))
+        ranks = range(len(self._evidence)) if ranks is None else ranks
+        ranked = zip(self._evidence, ranks, strict=True)
+        self._passages = tuple(Passage(marker, piece, rank) for marker, (piece, rank) in enumerate(ranked, start=1))
         book = [(s.text, s.tokens) for passage in self._passages for s in passage.sentences]
         # The question's own spelling helps to tell names from words; it vouches for none, being no evidence.
         asked = _uncapitalised(question)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepedu.base.vietnamese import estimate_tokens
-from deepedu.llm.chat import Message
+from deepedu.llm.chat import Message, TextPart
 from deepedu.search.evidence import Evidence
 
 # Short on purpose: a small model follows three rules better than ten, and every token of it is paid in each prompt.
@@ -45,6 +45,32 @@ def build_prompt(
             break
         shown.append(item)
         left -= cost
+    turns, left = _turns_within(history, left)
+    body = "\n\n".join(_passage(marker, item) for marker, item in enumerate(shown, 1))
+    ask = f"{body}\n\n{_asked(question)}" if shown else _asked(question)
+    rules = Message("system", (TextPart(RULES, shared=True),))
+    return Prompt((rules, *turns, Message("user", ask)), tuple(shown), budget_tokens - left)
+
+
+def build_lesson_prompt(
+    question: str,
+    system: Message,
+    passages: Sequence[Evidence],
+    history: Sequence[tuple[str, str]],
+    *,
+    budget_tokens: int,
+) -> Prompt:
+    """Rules and lesson as ``system`` has them, then the earlier turns that fit, then the question, last.
+
+    ``passages`` are the lesson's, in marker order; the budget is for what follows it.
+    """
+    turns, left = _turns_within(history, budget_tokens - estimate_tokens(question))
+    used = budget_tokens - left + estimate_tokens(system.text)
+    return Prompt((system, *turns, Message("user", _asked(question))), tuple(passages), used)
+
+
+def _turns_within(history: Sequence[tuple[str, str]], left: int) -> tuple[list[Message], int]:
+    """The latest turns that fit into ``left`` tokens, and what they leave."""
     turns: list[Message] = []
     for past_question, past_answer in reversed(history):
         cost = estimate_tokens(past_question) + estimate_tokens(past_answer)
@@ -52,10 +78,11 @@ def build_prompt(
             break
         turns[:0] = [Message("user", past_question), Message("assistant", past_answer)]
         left -= cost
-    body = "\n\n".join(_passage(marker, item) for marker, item in enumerate(shown, 1))
-    ask = f"{body}\n\nCâu hỏi: {question}" if shown else f"Câu hỏi: {question}"
-    messages = (Message("system", RULES), *turns, Message("user", ask))
-    return Prompt(messages, tuple(shown), budget_tokens - left)
+    return turns, left
+
+
+def _asked(question: str) -> str:
+    return f"Câu hỏi: {question}"
 
 
 def _passage(marker: int, item: Evidence) -> str:

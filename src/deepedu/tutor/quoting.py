@@ -137,7 +137,7 @@ def _features(
         "max_missing": max((rarity[t.word] for t, _ in content if not _holds(window, t, is_plain=plain)), default=0.0),
         "length": min(2.0, len(window.text) / 250),
         "leans": float(window.sentences[0].leans_back),
-        "rank": float(min(window.passage.marker - 1, _LAST_RANK)),
+        "rank": float(min(window.passage.rank, _LAST_RANK)),
     }
 
 

@@ -5,8 +5,10 @@ the pupil: the answer is then made of the book's own sentences, and says so.
 """
 
 import asyncio
+import hashlib
 import logging
 import re
+import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -17,13 +19,22 @@ from deepedu.base.config import TutorSettings
 from deepedu.base.errors import BadRequest, ContextLengthExceeded, DeepEduError, LLMError
 from deepedu.base.vietnamese import sentence_spans, words
 from deepedu.llm.chat import ChatModel, Delta, Finished
+from deepedu.llm.prefix_cache import PrefixCache
 from deepedu.search.evidence import Evidence, Scope
 from deepedu.search.search import Search
 from deepedu.store import Database
 from deepedu.store.conversations import finish_turn, past_turns, save_draft, start_turn
 from deepedu.tutor.answer import Answer, CheckedSentence
+from deepedu.tutor.context import (
+    TOO_LONG_FOR_MODEL,
+    Context,
+    ContextPolicy,
+    ContextUse,
+    passages_context,
+    telling,
+    use_of,
+)
 from deepedu.tutor.grounding import Grounder
-from deepedu.tutor.prompt import build_prompt
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +85,14 @@ class Checked:
 
 @dataclass(frozen=True)
 class Completed:
-    """The end. ``notice`` tells in Vietnamese what went wrong with the model when the book had to answer alone."""
+    """The end. ``notice`` tells in Vietnamese what went wrong with the model when the book had to answer alone;
+    ``context`` what the model read, None when nothing was found."""
 
     answer: Answer
     finished: Finished | None
     notice: str | None
     total_ms: float
+    context: ContextUse | None = None
 
 
 Event = Started | Found | Draft | Checked | Completed
@@ -88,11 +101,22 @@ Event = Started | Found | Draft | Checked | Completed
 class Tutor:
     """Answers questions from the library with one model."""
 
-    def __init__(self, database: Database, search: Search, model: ChatModel, settings: TutorSettings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        search: Search,
+        model: ChatModel,
+        settings: TutorSettings,
+        cache: PrefixCache | None = None,
+    ) -> None:
+        """``cache``: the model's prefix cache, where whole lessons may be warm."""
         self.database = database
         self.search = search
         self.model = model
         self.settings = settings
+        self._contexts = ContextPolicy(database, settings, cache)
+        # Makes owners that tell nothing: neither who asks nor, on a shared engine, which data folder it is.
+        self._salt = secrets.token_bytes(16)
 
     async def ask(
         self, question: str, *, scope: Scope | None = None, conversation_id: int | None = None
@@ -109,7 +133,7 @@ class Tutor:
         begin = time.perf_counter()
         history = await self._history(conversation_id)
         ids = await asyncio.to_thread(start_turn, self.database, question, asdict(scope), conversation_id)
-        run = _Run(self, ids[1])
+        run = _Run(self, ids[1], self._owner(ids[0]))
         try:
             yield Started(*ids)
             async with aclosing(self._answer(run, question, history, scope, begin)) as events:
@@ -127,23 +151,22 @@ class Tutor:
     ) -> AsyncGenerator[Event, None]:
         full_question = _with_context(question, history)
         found = await asyncio.to_thread(self.search.search, full_question, scope=scope, limit=SEARCHED_PASSAGES)
-        evidence = _that_tells(question, found)[:HELD_PASSAGES]
+        found = telling(question, found)[:HELD_PASSAGES]
+        context = await self._contexts.choose(question, found)
         search_ms = (time.perf_counter() - begin) * 1000
         notice: str | None = None
         finished: Finished | None = None
-        passages = self.settings.passages
-        if not evidence:
+        passages, shown = self.settings.passages, 0
+        if not found:
             yield Found((), 0, search_ms)
-        grounder = Grounder(full_question, evidence)
-        while evidence:
-            prompt = build_prompt(
-                question, evidence, history, passages=passages, budget_tokens=self.settings.prompt_tokens
-            )
-            yield Found(tuple(evidence), len(prompt.shown), search_ms)
+        grounder = _grounder(full_question, context)
+        while found:
+            prompt = context.prompt(question, history, passages=passages, budget_tokens=self.settings.prompt_tokens)
+            shown = len(prompt.shown)
+            yield Found(context.evidence, shown, search_ms)
             try:
-                async with aclosing(
-                    self.model.stream(prompt.messages, max_tokens=self.settings.answer_tokens)
-                ) as reply:
+                reply = self.model.stream(prompt.messages, max_tokens=self.settings.answer_tokens, owner=run.owner)
+                async with aclosing(reply):
                     async for event in reply:
                         if isinstance(event, Finished):
                             finished = event
@@ -152,27 +175,38 @@ class Tutor:
                         complete = await run.take(event)
                         yield Draft(event.text)
                         for sentence in complete:
-                            checked = grounder.check_sentence(sentence)
+                            checked = (await grounder).check_sentence(sentence)
                             if checked is not None:
                                 yield Checked(checked)
                 break
             except ContextLengthExceeded as error:
-                # Fewer passages and no history may fit where the wish did not.
-                if not history and len(prompt.shown) == 1:
+                # Passages may fit where the lesson did not, and fewer of them without history where more did not.
+                if context.lesson is not None:
+                    context = passages_context(found, TOO_LONG_FOR_MODEL)
+                    grounder = _grounder(full_question, context)
+                    log.warning("the lesson did not fit the model's window; asking with passages")
+                    continue
+                if not history and shown == 1:
                     notice = _notice(error)
                     break
-                history, passages = [], max(1, len(prompt.shown) // 2)
+                history, passages = [], max(1, shown // 2)
                 log.warning("the prompt did not fit the model's window; asking with %d passages", passages)
             except LLMError as error:
                 log.warning("answering from the book alone: %s", error)
                 notice = _notice(error)
                 break
         draft = run.draft
-        answer = await asyncio.to_thread(grounder.finish, draft)
-        await asyncio.to_thread(
-            run.close, "done", answer=answer.to_json(), error=notice, model=finished.model if finished else None
-        )
-        yield Completed(answer, finished, notice, (time.perf_counter() - begin) * 1000)
+        answer = await asyncio.to_thread((await grounder).finish, draft)
+        use = use_of(context, shown, finished) if found else None
+        kept = answer.to_json() | ({"context": use.to_json()} if use else {})
+        model = finished.model if finished else None
+        await asyncio.to_thread(run.close, "done", answer=kept, error=notice, model=model)
+        yield Completed(answer, finished, notice, (time.perf_counter() - begin) * 1000, use)
+
+    def _owner(self, conversation_id: int) -> str:
+        """Whose private turns these are, to the model's server."""
+        digest = hashlib.blake2b(str(conversation_id).encode(), key=self._salt, digest_size=12)
+        return f"c-{digest.hexdigest()}"
 
     async def _history(self, conversation_id: int | None) -> list[tuple[str, str]]:
         if conversation_id is None or self.settings.history_turns == 0:
@@ -184,8 +218,9 @@ class Tutor:
 class _Run:
     """The turn in progress: its draft, kept now and then, and how far sentences have been handed out."""
 
-    def __init__(self, tutor: Tutor, turn_id: int) -> None:
+    def __init__(self, tutor: Tutor, turn_id: int, owner: str) -> None:
         self._tutor = tutor
+        self.owner = owner
         self._turn_id = turn_id
         self._saved_at = time.monotonic()
         self._handed_out = 0
@@ -230,16 +265,9 @@ def _with_context(question: str, history: Sequence[tuple[str, str]]) -> str:
     return f"{history[-1][0]} {question}" if history and (refers_back or len(terms) <= 3) else question
 
 
-_ASKS_FOR_EXERCISE = re.compile(
-    r"\b(bài tập|câu hỏi|luyện tập|ôn tập|bai tap|cau hoi|luyen tap|on tap)\b", re.IGNORECASE
-)
-
-
-def _that_tells(question: str, found: Sequence[Evidence]) -> list[Evidence]:
-    """The passages without a lesson's exercises: those ask the pupil's question again and answer nothing. They stay
-    when they are asked for, or when there is nothing else."""
-    telling = [item for item in found if not item.is_exercise]
-    return list(found) if not telling or _ASKS_FOR_EXERCISE.search(question) else telling
+def _grounder(question: str, context: Context) -> asyncio.Task[Grounder]:
+    """Reads a whole lesson in 150 ms, while the model reads it too."""
+    return asyncio.create_task(asyncio.to_thread(Grounder, question, context.evidence, context.ranks))
 
 
 def _notice(error: LLMError) -> str:

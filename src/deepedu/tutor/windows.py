@@ -73,10 +73,14 @@ class Sentence:
 
 
 class Passage:
-    """One piece of evidence, ready to be compared. ``marker`` is its number in the prompt, from 1."""
+    """One piece of evidence, ready to be compared.
 
-    def __init__(self, marker: int, evidence: Evidence) -> None:
+    ``marker`` is its number in the prompt, from 1; ``rank`` its place in search's order, from 0.
+    """
+
+    def __init__(self, marker: int, evidence: Evidence, rank: int | None = None) -> None:
         self.marker = marker
+        self.rank = marker - 1 if rank is None else rank
         self.evidence = evidence
         self.text = evidence.text
         self.sentences = tuple(_sentence(evidence.text, start, end) for start, end in sentence_spans(evidence.text))
