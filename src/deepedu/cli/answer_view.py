@@ -77,6 +77,8 @@ def render(completed: Completed) -> Iterator[RenderableType]:
         for lesson in answer.nearest:
             yield Text(f"  • {place(lesson)}")
     yield Text(f"\n{_figures(completed)}", style="dim")
+    if completed.context is not None:
+        yield Text(completed.context.line, style="dim")
 
 
 def _sources(answer: Answer) -> Iterator[RenderableType]:

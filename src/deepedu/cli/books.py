@@ -6,9 +6,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from deepedu.cli.main import open_database
+from deepedu.cli.main import open_database, settings_with
+from deepedu.cli.tutor_session import forget_lessons
 from deepedu.curriculum.removal import delete_books
-from deepedu.store.library import BookDetail, BookSummary, book_detail, list_books
+from deepedu.store.library import BookDetail, BookSummary, book_detail, document_digests, list_books
 
 _STATUS = {
     "ready": ("sẵn sàng", "green"),
@@ -74,7 +75,8 @@ def show(ctx: click.Context, book_id: int) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def delete(ctx: click.Context, book_ids: tuple[int, ...], yes: bool) -> None:
-    """Delete books everywhere, at once: text, index, vectors and the stored document."""
+    """Delete books everywhere, at once: text, index, vectors, the stored document and its lessons in the cache."""
+    settings = settings_with(ctx)
     database = open_database(ctx)
     console = Console()
     if not yes:
@@ -82,8 +84,10 @@ def delete(ctx: click.Context, book_ids: tuple[int, ...], yes: bool) -> None:
             book = book_detail(database, book_id).book
             console.print(f"{book.id}: {book.title} ({_page_count(book)} trang)", markup=False, highlight=False)
         click.confirm("Xóa hẳn các sách trên?", abort=True)
-    for title in delete_books(database, book_ids):
+    digests = document_digests(database, book_ids)
+    for title in delete_books(database, book_ids, cache_dir=settings.engine.cache_dir):
         console.print(f"Đã xóa: {title}", markup=False, highlight=False)
+    forget_lessons(settings, database, digests.values())
 
 
 def _facts(book: BookSummary) -> Table:

@@ -15,7 +15,21 @@ if TYPE_CHECKING:
     from deepedu.engine.progress import Progress, ProgressSink
 
 
-@click.group()
+class _EngineGroup(click.Group):
+    """Imports the command that needs the library only when it is called: a model server has no use for it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "warm"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "warm":
+            from deepedu.cli.warm import warm
+
+            return warm
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_EngineGroup)
 def engine() -> None:
     """The model server: an OpenAI-compatible endpoint on this machine."""
 

@@ -17,11 +17,15 @@ from rich.table import Table
 from deepedu.base.config import Settings
 from deepedu.cli.embed import embed
 from deepedu.cli.main import open_database, settings_with
+from deepedu.cli.tutor_session import forget_lessons
 from deepedu.curriculum.events import Event, FileFinished, FileStarted, Indexing, Outcome, PageRead
 from deepedu.curriculum.ingest import ingest as ingest_files
 from deepedu.curriculum.ingest import resume as resume_books
 from deepedu.curriculum.metadata import Metadata
 from deepedu.search.embed import start_after_ingest
+from deepedu.server.engine_process import running_engine
+from deepedu.store import Database
+from deepedu.store.library import document_digests
 
 # A longer batch lists only what needs attention.
 _LISTED_FILES = 30
@@ -72,13 +76,20 @@ def ingest(
             outcomes += resume_books(database, settings.ingest, view.on_event)
         if paths:
             metadata = Metadata(title, grade, subject, series)
-            outcomes += ingest_files(database, paths, settings.ingest, metadata, view.on_event, replace=replace)
+            replaced = document_digests(database, [replace]) if replace is not None else {}
+            cache_dir = settings.engine.cache_dir
+            outcomes += ingest_files(
+                database, paths, settings.ingest, metadata, view.on_event, replace=replace, cache_dir=cache_dir
+            )
+            gone = replaced.keys() - document_digests(database, replaced).keys()
+            forget_lessons(settings, database, [replaced[book_id] for book_id in gone])
     if as_json:
         click.echo(json.dumps([_as_json(outcome) for outcome in outcomes], ensure_ascii=False, indent=2))
     else:
         _summarise(Console(), outcomes, view, wants_files=bool(paths))
     if any(outcome.status in ("added", "resumed") for outcome in outcomes):
         _embed(ctx, settings, Console(stderr=True, quiet=as_json))
+        _tell_warming(settings, database, Console(stderr=True, quiet=as_json))
     if not all(outcome.is_good for outcome in outcomes) or (paths and not outcomes):
         sys.exit(1)
 
@@ -89,6 +100,12 @@ def _embed(ctx: click.Context, settings: Settings, console: Console) -> None:
         ctx.invoke(embed)
     elif start_after_ingest(settings):
         console.print("Đang lập vectơ để tìm theo ý nghĩa (chạy nền); xem tiến độ: deepedu embed", style="dim")
+
+
+def _tell_warming(settings: Settings, database: Database, console: Console) -> None:
+    """``deepedu serve`` looks for new books by itself."""
+    if settings.tutor.warm_after_ingest == "background" and running_engine(database.data_dir):
+        console.print("deepedu serve sẽ nạp sẵn các bài học của sách mới (chạy nền).", style="dim")
 
 
 @dataclass

@@ -1,9 +1,11 @@
 """A tutor for the terminal: the library, and a model from wherever there is one."""
 
+import asyncio
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -11,14 +13,18 @@ import click
 from rich.console import Console
 
 from deepedu.base.config import Settings
-from deepedu.base.errors import BadRequest, ModelNotAvailable
+from deepedu.base.errors import BadRequest, LLMError, ModelNotAvailable
+from deepedu.base.prefix_files import book_tag
 from deepedu.llm.client import ChatClient
+from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.search.evidence import Scope
 from deepedu.search.search import Search
 from deepedu.server.engine_process import EngineProcess, running_engine
 from deepedu.store import Database
 from deepedu.store.library import BookSummary, list_books
 from deepedu.tutor.turn import Tutor
+
+log = logging.getLogger(__name__)
 
 NO_BOOKS = "Thư viện chưa có sách nào. Thêm sách bằng: deepedu ingest TỆP_SÁCH  (hoặc xem thử: deepedu demo)"
 
@@ -64,8 +70,8 @@ def fetch_model(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_tutor(settings: Settings, database: Database, console: Console) -> AsyncIterator[Tutor]:
-    """A tutor on the endpoint named in the settings, else on the engine that ``deepedu serve`` runs here, else on
+async def open_chat(settings: Settings, database: Database, console: Console) -> AsyncIterator[ChatClient]:
+    """A client of the endpoint named in the settings, else of the engine that ``deepedu serve`` runs here, else of
     an engine of its own that ends with it."""
     async with AsyncExitStack() as stack:
         url = settings.llm.url or running_engine(database.data_dir)
@@ -78,8 +84,37 @@ async def open_tutor(settings: Settings, database: Database, console: Console) -
                 await engine.start()
                 await engine.wait_ready()
             url = engine.url
-        chat = await stack.enter_async_context(ChatClient(settings.llm.model_copy(update={"url": url})))
-        yield Tutor(database, Search(database, settings.search), chat, settings.tutor)
+        yield await stack.enter_async_context(ChatClient(settings.llm.model_copy(update={"url": url})))
+
+
+@asynccontextmanager
+async def open_tutor(settings: Settings, database: Database, console: Console) -> AsyncIterator[Tutor]:
+    """A tutor on what ``open_chat`` finds."""
+    async with open_chat(settings, database, console) as chat:
+        search = Search(database, settings.search)
+        yield Tutor(database, search, chat, settings.tutor, PrefixCacheClient(chat))
+
+
+def forget_lessons(settings: Settings, database: Database, digests: Iterable[str]) -> None:
+    """Tells a model server that runs to forget the lessons of deleted books; what lies on disk is deleted already.
+
+    Args:
+        digests: of the books' documents.
+    """
+    tags = [book_tag(digest) for digest in digests]
+    url = (settings.llm.url or running_engine(database.data_dir)) if tags else None
+    if url is not None:
+        asyncio.run(_forget(ChatClient(settings.llm.model_copy(update={"url": url})), tags))
+
+
+async def _forget(chat: ChatClient, tags: list[str]) -> None:
+    async with chat:
+        for tag in tags:
+            try:
+                await PrefixCacheClient(chat).forget(tag)
+            except LLMError as error:
+                # No other book's question can reach it there, and it goes when the server needs the memory.
+                log.warning("the model server may hold lessons of a deleted book in memory until it ends: %s", error)
 
 
 def choose_scope(database: Database, book: str | None, grade: int | None, subject: str | None) -> Scope:
@@ -91,11 +126,16 @@ def choose_scope(database: Database, book: str | None, grade: int | None, subjec
     ready = [b for b in list_books(database) if b.status == "ready"]
     if not ready:
         raise BadRequest(NO_BOOKS)
-    book_ids = None if book is None else (_one_book(ready, book).id,)
+    book_ids = None if book is None else (find_book(ready, book, "--book").id,)
     return Scope(book_ids, grade, subject)
 
 
-def _one_book(books: list[BookSummary], wanted: str) -> BookSummary:
+def find_book(books: list[BookSummary], wanted: str, option: str) -> BookSummary:
+    """The one book whose id, or a part of whose title, is ``wanted``; ``option`` is what the user calls it.
+
+    Raises:
+        BadRequest: no such book, or several.
+    """
     if wanted.isdecimal():
         matching = [b for b in books if b.id == int(wanted)]
     else:
@@ -104,4 +144,4 @@ def _one_book(books: list[BookSummary], wanted: str) -> BookSummary:
         return matching[0]
     names = ", ".join(f"{b.id} ({b.title})" for b in (matching or books)[:8])
     problem = "không có sách nào như vậy" if not matching else "có nhiều sách như vậy"
-    raise BadRequest(f"--book {wanted!r}: {problem}; chọn theo số: {names}")
+    raise BadRequest(f"{option} {wanted!r}: {problem}; chọn theo số: {names}")

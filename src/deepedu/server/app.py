@@ -17,10 +17,12 @@ from deepedu.base.config import Settings
 from deepedu.base.errors import DeepEduError, EngineError
 from deepedu.llm.chat import ChatModel
 from deepedu.llm.client import ChatClient
+from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.search.embed import start_after_ingest
 from deepedu.search.search import Search
 from deepedu.server import tutor_routes
 from deepedu.server.engine_process import EngineProcess
+from deepedu.server.warming import warm_in_background
 from deepedu.store import Database
 from deepedu.tutor.turn import Tutor
 
@@ -74,8 +76,12 @@ async def _connect_model(services: Services, model: ChatModel | None, stack: con
     settings = services.settings
 
     def connected(chat: ChatModel) -> None:
-        services.tutor = Tutor(services.database, services.search, chat, settings.tutor)
+        cache = PrefixCacheClient(chat) if isinstance(chat, ChatClient) else None
+        services.tutor = Tutor(services.database, services.search, chat, settings.tutor, cache)
         services.model_state = ModelState("ready")
+        if cache is not None and settings.tutor.warm_after_ingest == "background":
+            task = asyncio.create_task(warm_in_background(services.database, cache, settings.tutor))
+            stack.push_async_callback(_cancel, task)
 
     if model is not None:
         connected(model)

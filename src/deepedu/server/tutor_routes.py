@@ -99,6 +99,7 @@ def event_json(event: Event) -> tuple[str, dict[str, Any]]:
                 "model": asdict(event.finished) if event.finished else None,
                 "notice": event.notice,
                 "total_ms": event.total_ms,
+                "context": event.context.to_json() if event.context else None,
             }
 
 
