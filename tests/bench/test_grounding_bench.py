@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from deepedu.base.config import Settings
+from deepedu.base.errors import ConfigError
 from deepedu.bench.run import run_bench
 from deepedu.bench.tasks.grounding import false_support, holds_answer
 from deepedu.search.evidence import Evidence
@@ -66,11 +67,11 @@ def test_accepted_answers(text: str, answers: list[str], expected: bool) -> None
     assert holds_answer(text, answers) is expected
 
 
-def run(endpoint: Endpoint, cache: str) -> dict[str, float]:
+def run(endpoint: Endpoint, cache: str, **options: str) -> dict[str, float]:
     settings = Settings.model_validate(
         {"llm": {"url": endpoint.url}, "search": {"dense": "off"}, "engine": {"cache_dir": cache}}
     )
-    options = {"sets": "sample"}
+    options = {"sets": "sample", **options}
     record = run_bench("grounding", settings, quick=True, options=options, console=Console(quiet=True))
     assert record["details"]["replies_asked"] + record["details"]["replies_kept"] > 0
     return {**record["figures"], "asked": record["details"]["replies_asked"]}
@@ -84,3 +85,30 @@ def test_a_quick_run_gives_every_figure_and_asks_nothing_twice(endpoint: Endpoin
     second = run(endpoint, str(tmp_path))
     assert second["asked"] == 0
     assert {**second, "asked": 0} == {**first, "asked": 0}
+
+
+def test_both_policies_give_comparable_figures(endpoint: Endpoint, tmp_path) -> None:
+    endpoint.is_ours = True
+    passages = run(endpoint, str(tmp_path))
+    lesson = run(endpoint, str(tmp_path), context="lesson")
+    assert passages.keys() == lesson.keys()
+    assert (passages["lesson_share"], lesson["lesson_share"]) == (0, 1)
+    assert lesson["cached_tokens_mean"] > passages["cached_tokens_mean"]
+    assert {"first_token_ms_median", "prompt_tokens_mean"} <= lesson.keys()
+    # Other messages, so other replies.
+    assert lesson["asked"] > 0
+    assert len(endpoint.cached) >= 2
+
+
+def test_a_cold_lesson_is_another_measurement(endpoint: Endpoint, tmp_path) -> None:
+    endpoint.is_ours = True
+    cold = run(endpoint, str(tmp_path), context="lesson", warm="no")
+    assert cold["cached_tokens_mean"] == 0
+    assert endpoint.cached == {}
+    assert run(endpoint, str(tmp_path), context="lesson")["asked"] > 0
+
+
+@pytest.mark.parametrize("option", ["context", "warm"])
+def test_an_unknown_choice_is_refused(endpoint: Endpoint, tmp_path, option: str) -> None:
+    with pytest.raises(ConfigError, match="came 'all'"):
+        run(endpoint, str(tmp_path), **{option: "all"})

@@ -8,8 +8,11 @@ from deepedu.store import Database, sqlite
 from deepedu.store.tables import Book, Passage, Section
 
 
-def add_book(database: Database, title: str, texts: Sequence[str]) -> list[int]:
-    """Adds one ready book without pages or lessons, each text one passage.
+def add_book(database: Database, title: str, texts: Sequence[str], *, section_passages: int | None = None) -> list[int]:
+    """Adds one ready book without pages, each text one passage.
+
+    Args:
+        section_passages: how many texts make a section without a title; None: all.
 
     Returns:
         The passage ids, in the order of ``texts``.
@@ -19,13 +22,17 @@ def add_book(database: Database, title: str, texts: Sequence[str]) -> list[int]:
         book = Book(sha256=digest, source_name=title, format="text", title=title, has_pages=False, status="ready")
         session.add(book)
         session.flush()
-        section = Section(book_id=book.id, ordinal=0, kind="part", title="", first_page=1, last_page=1)
-        session.add(section)
+        size = section_passages or max(1, len(texts))
+        sections = [
+            Section(book_id=book.id, ordinal=ordinal, kind="part", title="", first_page=1, last_page=1)
+            for ordinal in range(max(1, -(-len(texts) // size)))
+        ]
+        session.add_all(sections)
         session.flush()
         passages = [
             Passage(
                 book_id=book.id,
-                section_id=section.id,
+                section_id=sections[ordinal // size].id,
                 ordinal=ordinal,
                 text=text,
                 heading="",

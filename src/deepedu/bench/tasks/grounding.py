@@ -16,12 +16,15 @@ Figures (suffix ``_sample`` or ``_viquad`` for one set, none for both together):
 * ``answer_accuracy``: answerable questions whose shown answer holds an accepted answer.
   ``answer_accuracy_model_alone``: the same of the same model asked without any book;
   ``answer_accuracy_model_with_passages``: the same of its unchecked draft.
+* ``first_token_ms_median``, ``prompt_tokens_mean``, ``cached_tokens_mean``: what reading cost the model, kept replies
+  with the times they took then. ``lesson_share``: questions that a whole lesson served, by all.
 """
 
 import asyncio
 import json
 import random
 import re
+import statistics
 import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -30,17 +33,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deepedu.base.config import StoreSettings
+from deepedu.base.config import StoreSettings, TutorSettings
+from deepedu.base.errors import ConfigError
 from deepedu.base.vietnamese import words
 from deepedu.bench.library import add_book
 from deepedu.bench.replies import KeptReplies
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.bench.vector_cache import CachedEmbedder, default_path
 from deepedu.bench.viquad import load_viquad
+from deepedu.bench.warmed_model import WarmedModel
 from deepedu.curriculum.ingest import ingest
 from deepedu.curriculum.sample import SAMPLE_PDF, SAMPLE_QUESTIONS
-from deepedu.llm.chat import ChatModel, Delta, Message
+from deepedu.llm.chat import ChatModel, Delta, Finished, Message
 from deepedu.llm.client import ChatClient
+from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.search.embed import embed_missing
 from deepedu.search.embedder import open_embedder
 from deepedu.search.evidence import Evidence
@@ -49,16 +55,21 @@ from deepedu.server.engine_process import EngineProcess
 from deepedu.store import Database
 from deepedu.store.tables import Page
 from deepedu.tutor.answer import Answer, CheckedSentence, Status
+from deepedu.tutor.context import ContextUse
 from deepedu.tutor.turn import Completed, Draft, Found, Tutor
 
 OPTIONS = {
     "sets": "sample,viquad (default both): which questions",
     "viquad_questions": "how many ViQuAD questions (default 60, a third of them unanswerable)",
     "replies": "kept (default): use replies kept from earlier runs; fresh: ask the model anew",
+    "context": "passages (default) or lesson: what the model reads",
+    "warm": "yes (default): a lesson is computed before it is asked about, as a school does; no: the first asker waits",
 }
 ALONE = "Trả lời câu hỏi của học sinh bằng tiếng Việt, ngắn gọn, một đến ba câu."
 HELD_OUT = 0.20
 ASKED_OF_HELD_OUT = 0.15
+# ViQuAD tells no articles; neighbouring contexts, which are mostly of one, stand in for a lesson.
+LESSON_CONTEXTS = 10
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,8 @@ class Result:
     evidence: tuple[Evidence, ...]
     draft: str
     alone: str
+    finished: Finished | None = None
+    context: ContextUse | None = None
 
 
 def run(context: BenchContext) -> BenchResult:
@@ -90,12 +103,18 @@ def run(context: BenchContext) -> BenchResult:
 
 async def _run(context: BenchContext) -> BenchResult:
     sets = context.options.get("sets", "sample,viquad").split(",")
+    settings = _tutor_settings(context)
     results: list[Result] = []
     embedder, off_reason = open_embedder(context.settings.search)
     async with AsyncExitStack() as stack:
         endpoint, identity = await _endpoint(context, stack)
         file = context.settings.engine.cache_dir / "bench" / "replies.jsonl"
-        model = KeptReplies(endpoint, identity, file, fresh=context.options.get("replies") == "fresh")
+        cache = PrefixCacheClient(endpoint)
+        is_warmed = _choice(context, "warm", ("yes", "no")) == "yes"
+        if not is_warmed and settings.context == "lesson":
+            identity += " cold"
+        asked_model = WarmedModel(endpoint, cache) if is_warmed else endpoint
+        model = KeptReplies(asked_model, identity, file, fresh=context.options.get("replies") == "fresh")
         for name in sets:
             database = Database(StoreSettings(data_dir=context.tmp_dir / name))
             stack.callback(database.close)
@@ -104,7 +123,7 @@ async def _run(context: BenchContext) -> BenchResult:
                 with context.console.status(f"embedding {name}"):
                     embed_missing(database, CachedEmbedder(embedder, default_path()))
             search = Search(database, context.settings.search, embedder)
-            tutor = Tutor(database, search, model, context.settings.tutor)
+            tutor = Tutor(database, search, model, settings, cache)
             with context.progress(name, len(questions)) as advance:
                 for asked in questions:
                     results.append(await _ask(tutor, model, asked))
@@ -114,6 +133,7 @@ async def _run(context: BenchContext) -> BenchResult:
         figures |= {f"{name}{suffix}": value for name, value in _figures(chosen).items()}
     details = {
         "model": identity,
+        "context": settings.context,
         "dense": off_reason or (embedder.name if embedder else ""),
         "replies_kept": model.used,
         "replies_asked": model.asked,
@@ -122,7 +142,22 @@ async def _run(context: BenchContext) -> BenchResult:
     return BenchResult(figures, details)
 
 
-async def _endpoint(context: BenchContext, stack: AsyncExitStack) -> tuple[ChatModel, str]:
+def _choice(context: BenchContext, option: str, known: Sequence[str]) -> str:
+    chosen = context.options.get(option, known[0])
+    if chosen not in known:
+        raise ConfigError(f"--set {option}: expected {' or '.join(known)}, came {chosen!r}")
+    return chosen
+
+
+def _tutor_settings(context: BenchContext) -> TutorSettings:
+    """The policy is named, never found out: what a library has warm would make two runs differ."""
+    settings = context.settings.tutor
+    named = settings.context if settings.context != "auto" and "context" not in context.options else None
+    chosen = named or _choice(context, "context", ("passages", "lesson"))
+    return settings.model_copy(update={"context": chosen})
+
+
+async def _endpoint(context: BenchContext, stack: AsyncExitStack) -> tuple[ChatClient, str]:
     settings = context.settings
     url, dtype = settings.llm.url, ""
     if url is None:
@@ -159,7 +194,7 @@ def _viquad(context: BenchContext, database: Database) -> list[Asked]:
     kept = int(len(viquad.contexts) * (1 - HELD_OUT))
     held_out = int(len(viquad.contexts) * (1 - ASKED_OF_HELD_OUT))
     # No title: the contexts have lost theirs.
-    ids = add_book(database, "", viquad.contexts[:kept])
+    ids = add_book(database, "", viquad.contexts[:kept], section_passages=LESSON_CONTEXTS)
     answerable = [q for q in viquad.questions if q.context < kept]
     unanswerable = [q for q in viquad.questions if q.context >= held_out]
     count = 2 if context.quick else int(context.options.get("viquad_questions", "60"))
@@ -191,7 +226,7 @@ async def _ask(tutor: Tutor, model: ChatModel, asked: Asked) -> Result:
         messages = [Message("system", ALONE), Message("user", asked.question)]
         async for event in model.stream(messages, max_tokens=tutor.settings.answer_tokens):
             alone += event.text if isinstance(event, Delta) else ""
-    return Result(asked, completed.answer, evidence, draft, alone)
+    return Result(asked, completed.answer, evidence, draft, alone, completed.finished, completed.context)
 
 
 def _figures(results: Sequence[Result]) -> dict[str, float]:
@@ -210,6 +245,20 @@ def _figures(results: Sequence[Result]) -> dict[str, float]:
         "answer_accuracy": _share([holds_answer(r.answer.text, r.asked.answers) for r in answerable]),
         "answer_accuracy_model_alone": _share([holds_answer(r.alone, r.asked.answers) for r in answerable]),
         "answer_accuracy_model_with_passages": _share([holds_answer(r.draft, r.asked.answers) for r in answerable]),
+        **_costs(results),
+    }
+
+
+def _costs(results: Sequence[Result]) -> dict[str, float]:
+    finished = [r.finished for r in results if r.finished is not None]
+    waits = [f.first_token_ms for f in finished if f.first_token_ms is not None]
+    prompts = [f.prompt_tokens for f in finished if f.prompt_tokens is not None]
+    cached = [f.cached_tokens for f in finished if f.cached_tokens is not None]
+    return {
+        "first_token_ms_median": statistics.median(waits) if waits else float("nan"),
+        "prompt_tokens_mean": statistics.fmean(prompts) if prompts else float("nan"),
+        "cached_tokens_mean": statistics.fmean(cached) if cached else float("nan"),
+        "lesson_share": _share([r.context is not None and r.context.policy == "lesson" for r in results]),
     }
 
 
@@ -320,5 +369,7 @@ def _detail(result: Result) -> Mapping[str, Any]:
         "right_page": _right_page(result),
         "draft": result.draft,
         "alone": result.alone,
+        "context": result.context.to_json() if result.context else None,
+        "first_token_ms": result.finished.first_token_ms if result.finished else None,
         "sentences": [asdict(s) for s in result.answer.sentences],
     }
