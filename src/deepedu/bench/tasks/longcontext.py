@@ -1,0 +1,299 @@
+"""What a method of reading long contexts loses against dense attention: facts found in contexts of 4K to 32K tokens.
+
+Tasks made from the seed (``bench/longcontext/``): needles in prose, variable tracking, common words, key-value, passkey
+and number retrieval, in English and Vietnamese; and samples of Lost in the Middle and LongBench v2 from the shared
+data. Every method reads a context once and is then asked many questions over it, each of which leaves the context as it
+was.
+
+Figures, 0 to 100: ``score_<method>_<length>``, the mean over tasks and languages of the mean score of their questions
+(a question's score is the share of its answers found). A length counts context, question and reply. Scores per task and
+language, every question with its reply, and the reason of whatever was skipped are in the details.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from deepedu.base.errors import ConfigError, Unsupported
+from deepedu.bench.longcontext.case import LANGUAGES, Case, Language, Order, Question
+from deepedu.bench.longcontext.groups import GROUPS, TASKS
+from deepedu.bench.longcontext.haystack import SCHOOL_TEXTS
+from deepedu.bench.longcontext.prompt import ChatFormat
+from deepedu.bench.longcontext.reader import ContextReader, make_reader
+from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
+from deepedu.bench.longcontext.scoring import score
+from deepedu.bench.run import BenchContext, BenchResult
+from deepedu.engine import weights
+
+OPTIONS = {
+    "methods": "which methods, separated by commas (default dense)",
+    "lengths": "lengths in tokens, 4k meaning 4096 (default 4k,8k,16k)",
+    "tasks": f"which tasks (default all): {','.join(TASKS)}",
+    "languages": "en,vi (default both)",
+    "samples": "how many contexts of each kind, language and length (default 1)",
+    "questions": "at most so many questions for each task and context (default 10)",
+    "reply_tokens": "upper limit for every reply (default: each task has its own)",
+    "replies": "kept (default): go on with the replies kept from earlier runs; fresh: compute all anew",
+}
+QUICK = {"lengths": "1k", "tasks": "needle_single,needle_multi_key,key_value,passkey", "questions": "2"}
+# Question, chat format and reply have to fit into the length as well.
+RESERVED_TOKENS = 320
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The options of a run, read."""
+
+    methods: tuple[str, ...]
+    lengths: tuple[int, ...]
+    tasks: tuple[str, ...]
+    languages: tuple[Language, ...]
+    samples: int
+    questions: int
+    reply_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question of one case at one length, in words and in tokens."""
+
+    length: int
+    case: Case
+    question: Question
+    context_ids: tuple[int, ...]
+    question_ids: tuple[int, ...]
+    max_tokens: int
+
+
+def run(context: BenchContext) -> BenchResult:
+    """See the module's docstring."""
+    plan = read_options(context)
+    settings = context.settings.engine
+    with context.console.status(f"loading {settings.model}"):
+        folder = weights.resolve(settings.model, settings.cache_dir)
+        loaded = weights.load(
+            folder,
+            weights.served_names(settings.model),
+            device=settings.device,
+            dtype=settings.dtype,
+            max_window_tokens=settings.max_window_tokens,
+        )
+    if settings.threads:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+    skipped: dict[str, str] = {}
+    readers: dict[str, ContextReader] = {}
+    for method in plan.methods:
+        try:
+            readers[method] = make_reader(method, loaded)
+        except Unsupported as error:
+            skipped[method] = str(error)
+    identity = f"{loaded.names[0]} {weights_digest(folder)} {loaded.dtype} {loaded.device}"
+    file = settings.cache_dir / "bench" / "longcontext.jsonl"
+    kept = KeptAnswers(identity, file, fresh=context.options.get("replies") == "fresh")
+    chat = ChatFormat.of(loaded.tokenizer)
+    with context.console.status("making contexts"):
+        asked = prepare(context, plan, chat, loaded.window_tokens, skipped)
+    replies = ask_all(context, readers, asked, kept)
+    details = {
+        "model": identity,
+        "haystack_vi": "real paragraphs" if _school_texts(context) else "made from templates",
+        "replies_kept": kept.used,
+        "replies_computed": kept.added,
+        "skipped": skipped,
+    }
+    return summarise(plan, asked, replies, chat, details)
+
+
+def read_options(context: BenchContext) -> Plan:
+    """Raises: ConfigError: a value that cannot be."""
+    options = {**(QUICK if context.quick else {}), **context.options}
+    reply_tokens = options.get("reply_tokens")
+    return Plan(
+        methods=tuple(dict.fromkeys(options.get("methods", "dense").split(","))),
+        lengths=tuple(_length(text) for text in options.get("lengths", "4k,8k,16k").split(",")),
+        tasks=_chosen("tasks", options.get("tasks"), TASKS),
+        languages=cast("tuple[Language, ...]", _chosen("languages", options.get("languages"), LANGUAGES)),
+        samples=_count("samples", options.get("samples", "1")),
+        questions=_count("questions", options.get("questions", "10")),
+        reply_tokens=None if reply_tokens is None else _count("reply_tokens", reply_tokens),
+    )
+
+
+def _length(text: str) -> int:
+    match = re.fullmatch(r"(\d+)(k?)", text.strip().lower())
+    length = int(match[1]) * (1024 if match[2] else 1) if match else 0
+    if length <= RESERVED_TOKENS:
+        raise ConfigError(f"lengths: expected more than {RESERVED_TOKENS} tokens, such as 4k or 4096, came {text!r}")
+    return length
+
+
+def label(length: int) -> str:
+    """``16k`` for 16384; other lengths in tokens."""
+    return f"{length // 1024}k" if length % 1024 == 0 else str(length)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"{name}: expected a whole number above 0, came {text!r}")
+    return int(text)
+
+
+def _chosen(name: str, text: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    chosen = tuple(known) if text is None else tuple(text.split(","))
+    for each in chosen:
+        if each not in known:
+            raise ConfigError(f"{name}: there is no {each!r}; there are: {', '.join(known)}")
+    return chosen
+
+
+def prepare(
+    context: BenchContext, plan: Plan, chat: ChatFormat, window_tokens: int, skipped: dict[str, str]
+) -> list[Asked]:
+    """All questions of a run, context by context; why tasks are missing goes into ``skipped``."""
+    asked: list[Asked] = []
+    for length in plan.lengths:
+        if length > window_tokens:
+            skipped[label(length)] = f"the model's window has {window_tokens} tokens"
+            continue
+        for case in _cases(context, plan, chat, length, skipped):
+            context_ids = tuple(chat.context_ids(case.context))
+            for question in case.questions:
+                question_ids = tuple(chat.question_ids(question))
+                max_tokens = min(question.reply_tokens, plan.reply_tokens or question.reply_tokens)
+                if len(context_ids) + len(question_ids) + max_tokens > length:
+                    skipped[f"a question of {case.task} {case.language} {label(length)}"] = "longer than expected"
+                    continue
+                asked.append(Asked(length, case, question, context_ids, question_ids, max_tokens))
+    return asked
+
+
+def _cases(context: BenchContext, plan: Plan, chat: ChatFormat, length: int, skipped: dict[str, str]) -> Iterable[Case]:
+    data_dir = _data_dir(context)
+    for group in GROUPS:
+        wanted = [task for task in group.tasks if task in plan.tasks]
+        for language in group.languages if wanted else ():
+            if language not in plan.languages:
+                continue
+            for sample in range(plan.samples):
+                order = Order(
+                    language=language,
+                    length_tokens=length - RESERVED_TOKENS,
+                    count=chat.counter(),
+                    questions=plan.questions,
+                    seed=f"{context.seed}.{sample}",
+                    data_dir=data_dir,
+                )
+                try:
+                    yield from (case for case in group.generate(order) if case.task in wanted)
+                except Unsupported as error:
+                    skipped[f"{', '.join(wanted)} {language} {label(length)}"] = str(error)
+
+
+def ask_all(
+    context: BenchContext, readers: dict[str, ContextReader], asked: Sequence[Asked], kept: KeptAnswers
+) -> dict[str, list[list[int]]]:
+    """The replies of every method, in the order of ``asked``. A context is read only for what is not kept yet."""
+    replies: dict[str, list[list[int]]] = {method: [] for method in readers}
+    with context.progress("questions", len(asked) * len(readers)) as advance:
+        for start, end in _runs(asked):
+            for method, reader in readers.items():
+                is_read = False
+                for one in asked[start:end]:
+                    key = kept.key(reader.spec, one.context_ids, one.question_ids, one.max_tokens)
+                    reply = kept.get(key)
+                    if reply is None:
+                        if not is_read:
+                            reader.read(one.context_ids)
+                            is_read = True
+                        reply = reader.answer(one.question_ids, one.max_tokens)
+                        kept.add(key, reply)
+                    replies[method].append(reply)
+                    advance(1)
+    return replies
+
+
+def _runs(asked: Sequence[Asked]) -> Iterable[tuple[int, int]]:
+    """Stretches of questions over one context."""
+    start = 0
+    for index in range(1, len(asked) + 1):
+        if index == len(asked) or asked[index].context_ids != asked[start].context_ids:
+            yield start, index
+            start = index
+
+
+def summarise(
+    plan: Plan,
+    asked: Sequence[Asked],
+    replies: dict[str, list[list[int]]],
+    chat: ChatFormat,
+    details: dict[str, Any],
+) -> BenchResult:
+    """Figures, and in the details a table ``scores[method_length][task][language]`` and every question."""
+    questions: list[dict[str, Any]] = []
+    scores: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for method, all_replies in replies.items():
+        for one, reply in zip(asked, all_replies, strict=True):
+            text = chat.text(reply)
+            value = score(text, one.question)
+            scores[f"{figure_name(method)}_{label(one.length)}"][one.case.task][one.case.language].append(value)
+            questions.append(_detail(method, one, text, value))
+    table = {
+        figure: {
+            task: {language: round(100 * _mean(values), 2) for language, values in by_language.items()}
+            for task, by_language in by_task.items()
+        }
+        for figure, by_task in scores.items()
+    }
+    figures = {
+        f"score_{figure}": _mean([value for by_language in by_task.values() for value in by_language.values()])
+        for figure, by_task in table.items()
+    }
+    by_language = {
+        figure: {
+            language: round(_mean([of[language] for of in by_task.values() if language in of]), 2)
+            for language in plan.languages
+        }
+        for figure, by_task in table.items()
+    }
+    return BenchResult(figures, {**details, "scores": table, "by_language": by_language, "questions": questions})
+
+
+def figure_name(method: str) -> str:
+    """A method as it stands in the name of a figure: ``a:b=1`` becomes ``a_b_1``."""
+    return re.sub(r"\W+", "_", method).strip("_")
+
+
+def _detail(method: str, one: Asked, reply: str, value: float) -> dict[str, Any]:
+    return {
+        "method": method,
+        "length": label(one.length),
+        "task": one.case.task,
+        "language": one.case.language,
+        "context_tokens": len(one.context_ids),
+        "question": one.question.text,
+        "answers": one.question.answers,
+        "depths": one.question.depths,
+        "reply": reply,
+        "score": round(value, 4),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _data_dir(context: BenchContext) -> Path | None:
+    try:
+        return context.data_dir
+    except ConfigError:
+        return None  # The tasks made from the seed need none; those that do say so.
+
+
+def _school_texts(context: BenchContext) -> bool:
+    folder = _data_dir(context)
+    return folder is not None and (folder / SCHOOL_TEXTS).is_dir()
