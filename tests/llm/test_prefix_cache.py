@@ -149,3 +149,27 @@ def test_another_server_is_sent_only_what_it_knows(endpoint: Endpoint) -> None:
     assert body["messages"][0] == {"role": "system", "content": LESSON[0].text}
     assert not body.keys() & {"user", "usage_details"}
     assert end.cached_tokens is None
+
+
+def test_an_older_engine_of_ours_is_asked_without_details() -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=OURS)
+        bodies.append(json.loads(request.content))
+        if "usage_details" in bodies[-1]:
+            return httpx.Response(400, json={"error": {"message": "unknown parameter 'usage_details'"}})
+        stream = b'data: {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
+
+    async def use() -> None:
+        settings = LLMSettings(url="http://m.test", retries=0)
+        async with ChatClient(settings, transport=httpx.MockTransport(handler)) as chat:
+            for _ in range(2):
+                events = [event async for event in chat.stream(LESSON, max_tokens=5, owner="c-1")]
+                assert events[0] == Delta("a")
+
+    asyncio.run(use())
+    assert ["usage_details" in body for body in bodies] == [True, False, False]
+    assert {body["user"] for body in bodies} == {"c-1"}

@@ -53,6 +53,8 @@ class ChatClient:
         )
         self._model = settings.model
         self._is_ours: bool | None = None
+        # An engine of ours from before there were details refuses the wish for them.
+        self._tells_details = True
 
     async def __aenter__(self) -> "ChatClient":
         return self
@@ -117,8 +119,10 @@ class ChatClient:
             "stream_options": {"include_usage": True},
         }
         if is_ours:
-            body |= {"usage_details": True} | ({"user": owner} if owner is not None else {})
-        for attempt in range(self.settings.retries + 1):
+            body |= {"user": owner} if owner is not None else {}
+            body |= {"usage_details": True} if self._tells_details else {}
+        attempt = 0
+        while True:
             started = False
             try:
                 async with aclosing(self._attempt(body)) as events:
@@ -127,9 +131,13 @@ class ChatClient:
                         yield event
                 return
             except LLMError as error:
+                if error.status == 400 and "usage_details" in str(error) and body.pop("usage_details", None):
+                    self._tells_details = False
+                    continue
                 pause_s = _pause_s(error, attempt)
                 if started or not error.retryable or attempt == self.settings.retries or pause_s > LONGEST_PAUSE_S:
                     raise
+                attempt += 1
                 log.info("model endpoint: %s; asking again in %.1f s", error, pause_s)
                 await asyncio.sleep(pause_s)
 
