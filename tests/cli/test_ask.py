@@ -42,7 +42,9 @@ def test_an_answer_for_people(endpoint: Endpoint) -> None:
 @pytest.mark.usefixtures("sample_library")
 def test_an_answer_for_programs(endpoint: Endpoint) -> None:
     result = run("ask", QUESTION, "--llm", endpoint.url, "--json")
-    answer = json.loads(result.stdout)["answer"]
+    whole = json.loads(result.stdout)
+    answer = whole["answer"]
+    assert whole["context"]["policy"] == "passages"
     assert answer["sentences"][0]["status"] == "supported"
     assert answer["sentences"][0]["citation"]["page"] == 6
 

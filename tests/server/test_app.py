@@ -47,6 +47,7 @@ def test_a_turn_streams_to_its_checked_end(url: str) -> None:
     names = [name for name, _ in got]
     assert names[:2] == ["started", "found"]
     assert names[-1] == "completed"
+    assert got[-1][1]["context"]["line"] == "Ngữ cảnh: 2 đoạn sách"
     answer = got[-1][1]["answer"]
     assert answer["found"]
     sentence = answer["sentences"][0]

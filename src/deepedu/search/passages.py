@@ -1,7 +1,6 @@
 """Passages of the library with their place in the book, singly or a whole lesson at a time."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -38,30 +37,31 @@ def _load(session: Session, condition: sa.ColumnElement[bool]) -> list[Evidence]
         .where(condition, Book.status == "ready")
         .order_by(Passage.book_id, Passage.ordinal)
     ).all()
+    labels = _labels(session, [passage for passage, _, _ in rows])
     places: dict[int, tuple[str | None, str | None]] = {}
     found: list[Evidence] = []
     for passage, book, section in rows:
         if section.id not in places:
             places[section.id] = _place(session, section)
         chapter, lesson = places[section.id]
-        found.append(Evidence(chapter=chapter, lesson=lesson, **_facts(session, passage, book)))
+        found.append(
+            Evidence(
+                passage_id=passage.id,
+                book_id=book.id,
+                book=book.title,
+                chapter=chapter,
+                lesson=lesson,
+                text=passage.text,
+                first_page=passage.first_page,
+                last_page=passage.last_page,
+                spans=tuple((span[0], span[1], span[2], span[3]) for span in passage.spans),
+                heading=passage.heading,
+                has_pages=book.has_pages,
+                page_labels=_labels_of(passage, labels),
+                section_id=section.id,
+            )
+        )
     return found
-
-
-def _facts(session: Session, passage: Passage, book: Book) -> dict[str, Any]:
-    return {
-        "passage_id": passage.id,
-        "book_id": book.id,
-        "book": book.title,
-        "section_id": passage.section_id,
-        "text": passage.text,
-        "heading": passage.heading,
-        "first_page": passage.first_page,
-        "last_page": passage.last_page,
-        "spans": tuple((span[0], span[1], span[2], span[3]) for span in passage.spans),
-        "has_pages": book.has_pages,
-        "page_labels": _labels(session, passage),
-    }
 
 
 def _place(session: Session, section: Section) -> tuple[str | None, str | None]:
@@ -75,12 +75,17 @@ def _place(session: Session, section: Section) -> tuple[str | None, str | None]:
     return (chapter.display if chapter else None), (lesson or None)
 
 
-def _labels(session: Session, passage: Passage) -> dict[int, str]:
-    rows = session.execute(
-        sa.select(Page.number, Page.label).where(
-            Page.book_id == passage.book_id,
-            Page.number.between(passage.first_page, passage.last_page),
-            Page.label.is_not(None),
-        )
-    )
-    return {number: label for number, label in rows if label}
+def _labels(session: Session, passages: Sequence[Passage]) -> dict[tuple[int, int], str]:
+    """``(book_id, page_number)`` -> printed page number, where it differs; one question for each book."""
+    labels: dict[tuple[int, int], str] = {}
+    for book_id in {passage.book_id for passage in passages}:
+        inside = [passage for passage in passages if passage.book_id == book_id]
+        pages = Page.number.between(min(p.first_page for p in inside), max(p.last_page for p in inside))
+        query = sa.select(Page.number, Page.label).where(Page.book_id == book_id, pages, Page.label.is_not(None))
+        labels |= {(book_id, number): label for number, label in session.execute(query) if label}
+    return labels
+
+
+def _labels_of(passage: Passage, labels: dict[tuple[int, int], str]) -> dict[int, str]:
+    pages = range(passage.first_page, passage.last_page + 1)
+    return {page: labels[passage.book_id, page] for page in pages if (passage.book_id, page) in labels}
