@@ -71,6 +71,7 @@ def test_a_pupil_asks_and_reads_the_source(
     assert "trang 6" in source.text
     source.find_element(By.TAG_NAME, "summary").click()
     assert "1742" in source.find_element(By.TAG_NAME, "mark").text
+    assert texts(browser, ".context") == ["Ngữ cảnh: 2 đoạn sách"]
     # A phone must not scroll sideways.
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
