@@ -179,6 +179,7 @@ def test_scores_by_method_length_task_and_language(world: Any) -> None:
     assert result.figures == {"score_dense_3k": 100, "score_blind_k_1_3k": 0}
     scores = result.details["scores"]["dense_3k"]
     assert scores == {"needle_single": {"en": 100}, "needle_multi_key": {"en": 100}, "passkey": {"en": 100}}
+    assert result.details["by_language"] == {"dense_3k": {"en": 100}, "blind_k_1_3k": {"en": 0}}
     assert result.details["skipped"]["alien"] == "not with this model"
     assert "not among the shared data" in result.details["skipped"]["longbench_v2 en 3k"]
     one = result.details["questions"][0]
@@ -188,6 +189,26 @@ def test_scores_by_method_length_task_and_language(world: Any) -> None:
     # Both kinds of needle lie in one context, so each method reads two contexts for three tasks.
     assert world.readers["dense"].reads == 2
     assert json.dumps(result.details)
+
+
+def test_few_documents_of_one_question_each_do_not_move_the_score(
+    world: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DEEPEDU_DATA", str(tmp_path))
+    folder = tmp_path / "longbench_v2"
+    folder.mkdir()
+    (folder / "one.txt").write_text("A short story.")
+    (folder / "long.txt").write_text("A long story. " * 300)
+    entry = {"question": "Why?", "choices": {"A": "so", "B": "no"}, "answer": "B"}
+    lines = [
+        json.dumps({**entry, "context_file": name, "context_bytes": (folder / name).stat().st_size})
+        for name in ("one.txt", "long.txt")
+    ]
+    (folder / "index.jsonl").write_text("\n".join(lines))
+    result = world.run(tasks="passkey,longbench_v2")
+    assert result.figures == {"score_dense_3k": 100, "longbench_v2_dense_3k": 0}
+    assert sum(one["task"] == "longbench_v2" for one in result.details["questions"]) == 1
+    assert world.run(tasks="longbench_v2").figures == {"longbench_v2_dense_3k": 0}
 
 
 def test_a_killed_run_goes_on_where_it_was(world: Any) -> None:

@@ -113,14 +113,21 @@ def test_variables_are_assigned_before_they_are_used() -> None:
         assert {name for name, held in assigned.items() if held == value} == set(question.answers)
 
 
-def test_common_words_are_the_most_common_ones() -> None:
-    (case,) = common_words.generate(order(length_tokens=6000))
-    entries = case.context.split("\n", 1)[1].removesuffix(", ").split(", ")
-    times = Counter(entries)
-    first, *others = case.questions
-    assert {name for name, _ in times.most_common(10)} == set(first.answers)
-    for question in others:
-        assert max(question.options, key=lambda option: times[option]) == question.answers[0]
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("length_tokens", [800, 9000])
+def test_common_words_are_the_most_common_ones_of_their_list_and_in_no_other(
+    language: Language, length_tokens: int
+) -> None:
+    (case,) = common_words.generate(order(language, length_tokens))
+    _, *lists = re.split(r"\n\n.*:\n", case.context)
+    assert len(lists) == len(case.questions) == max(1, length_tokens // 2000)
+    for listed, question in zip(lists, case.questions, strict=True):
+        times = Counter(listed.removesuffix(", ").split(", "))
+        ranked = times.most_common()
+        assert {name for name, _ in ranked[:10]} == set(question.answers)
+        assert ranked[9][1] > ranked[10][1]
+        others = " ".join(other for other in lists if other is not listed)
+        assert not any(f"{name}," in others for name in question.answers)
 
 
 def test_a_key_value_context_is_json_that_holds_the_answers() -> None:

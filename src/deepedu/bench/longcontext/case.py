@@ -48,6 +48,7 @@ class Order:
     Attributes:
         length_tokens: the context reaches this by ``count`` as nearly as its pieces allow and never goes above it.
         questions: at most so many questions for each case.
+        documents: at most so many cases of a task whose contexts serve one question each.
         seed: the same order gives the same cases.
         data_dir: the shared data sets; None where they are absent.
     """
@@ -56,6 +57,7 @@ class Order:
     length_tokens: int
     count: Count
     questions: int = 10
+    documents: int = 4
     seed: str = "0"
     data_dir: Path | None = None
 

@@ -16,7 +16,7 @@ _HEAD = "Please read the following text. You will be asked a question about it.\
 
 
 def generate(order: Order) -> list[Case]:
-    """At most as many documents as ``order.questions`` says, each with its one question; see ``Generator``."""
+    """Up to ``order.documents`` documents, each with its one question; see ``Generator``."""
     folder = order.data_dir / FOLDER if order.data_dir is not None else None
     if folder is None or not (folder / "index.jsonl").is_file():
         raise Unsupported(f"the sample set {FOLDER} is not among the shared data")
@@ -24,7 +24,7 @@ def generate(order: Order) -> list[Case]:
     order.draw(TASK).shuffle(entries)
     cases: list[Case] = []
     for entry in entries:
-        if len(cases) == order.questions:
+        if len(cases) == order.documents:
             break
         if entry["context_bytes"] > order.length_tokens * _CHARACTERS_PER_TOKEN:
             continue

@@ -6,8 +6,9 @@ data. Every method reads a context once and is then asked many questions over it
 was.
 
 Figures, 0 to 100: ``score_<method>_<length>``, the mean over tasks and languages of the mean score of their questions
-(a question's score is the share of its answers found). A length counts context, question and reply. Scores per task and
-language, every question with its reply, and the reason of whatever was skipped are in the details.
+(a question's score is the share of its answers found). ``longbench_v2_<method>_<length>`` stands apart: a few documents
+of one question each would move the mean by more than a method does. A length counts context, question and reply.
+Scores per task and language, every question with its reply, and the reason of whatever was skipped are in the details.
 """
 
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from deepedu.base.errors import ConfigError, Unsupported
+from deepedu.bench.longcontext import longbench_v2
 from deepedu.bench.longcontext.case import LANGUAGES, Case, Language, Order, Question
 from deepedu.bench.longcontext.groups import GROUPS, TASKS
 from deepedu.bench.longcontext.haystack import SCHOOL_TEXTS
@@ -35,6 +37,7 @@ OPTIONS = {
     "languages": "en,vi (default both)",
     "samples": "how many contexts of each kind, language and length (default 1)",
     "questions": "at most so many questions for each task and context (default 10)",
+    "documents": "how many documents of longbench_v2 for each length, each read for one question (default 4)",
     "reply_tokens": "upper limit for every reply (default: each task has its own)",
     "replies": "kept (default): go on with the replies kept from earlier runs; fresh: compute all anew",
 }
@@ -53,6 +56,7 @@ class Plan:
     languages: tuple[Language, ...]
     samples: int
     questions: int
+    documents: int
     reply_tokens: int | None
 
 
@@ -106,7 +110,7 @@ def run(context: BenchContext) -> BenchResult:
         "replies_computed": kept.added,
         "skipped": skipped,
     }
-    return summarise(plan, asked, replies, chat, details)
+    return summarise(asked, replies, chat, details)
 
 
 def read_options(context: BenchContext) -> Plan:
@@ -120,6 +124,7 @@ def read_options(context: BenchContext) -> Plan:
         languages=cast("tuple[Language, ...]", _chosen("languages", options.get("languages"), LANGUAGES)),
         samples=_count("samples", options.get("samples", "1")),
         questions=_count("questions", options.get("questions", "10")),
+        documents=_count("documents", options.get("documents", "4")),
         reply_tokens=None if reply_tokens is None else _count("reply_tokens", reply_tokens),
     )
 
@@ -185,6 +190,7 @@ def _cases(context: BenchContext, plan: Plan, chat: ChatFormat, length: int, ski
                     length_tokens=length - RESERVED_TOKENS,
                     count=chat.counter(),
                     questions=plan.questions,
+                    documents=plan.documents,
                     seed=f"{context.seed}.{sample}",
                     data_dir=data_dir,
                 )
@@ -227,7 +233,6 @@ def _runs(asked: Sequence[Asked]) -> Iterable[tuple[int, int]]:
 
 
 def summarise(
-    plan: Plan,
     asked: Sequence[Asked],
     replies: dict[str, list[list[int]]],
     chat: ChatFormat,
@@ -249,18 +254,24 @@ def summarise(
         }
         for figure, by_task in scores.items()
     }
-    figures = {
-        f"score_{figure}": _mean([value for by_language in by_task.values() for value in by_language.values()])
-        for figure, by_task in table.items()
-    }
-    by_language = {
-        figure: {
-            language: round(_mean([of[language] for of in by_task.values() if language in of]), 2)
-            for language in plan.languages
-        }
-        for figure, by_task in table.items()
-    }
+    figures: dict[str, float] = {}
+    for figure, by_task in table.items():
+        made = {task: values for task, values in by_task.items() if task != longbench_v2.TASK}
+        if made:
+            figures[f"score_{figure}"] = _mean([value for values in made.values() for value in values.values()])
+        if longbench_v2.TASK in by_task:
+            figures[f"{longbench_v2.TASK}_{figure}"] = _mean(list(by_task[longbench_v2.TASK].values()))
+    by_language = {figure: _by_language(by_task) for figure, by_task in table.items()}
     return BenchResult(figures, {**details, "scores": table, "by_language": by_language, "questions": questions})
+
+
+def _by_language(by_task: dict[str, dict[str, float]]) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for task, of in by_task.items():
+        for language, value in of.items():
+            if task != longbench_v2.TASK:
+                values[language].append(value)
+    return {language: round(_mean(each), 2) for language, each in values.items()}
 
 
 def figure_name(method: str) -> str:
