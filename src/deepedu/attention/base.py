@@ -63,8 +63,8 @@ class Tally:
     """What a method did, summed over layers.
 
     ``retrieval_calls`` are passes over cached keys (or their summaries) to choose rows; ``blocks`` are the base blocks
-    those choices served; ``rows_read`` counts the rows of every selection, sinks and local among them;
-    ``cache_hits`` are decode steps that reused an earlier choice.
+    those choices served; ``rows_read`` counts the rows of every selection, sinks and local among them, the mean over
+    key/value heads; ``cache_hits`` are decode steps that reused an earlier choice.
     """
 
     retrieval_calls: int = 0

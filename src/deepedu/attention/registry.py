@@ -65,10 +65,9 @@ def make_method(name: str, fields: Mapping[str, str] | None = None) -> Method:
 
 def describe_fields(name: str) -> dict[str, str]:
     """Fields of a method with their defaults as text."""
-    return {
-        field.name: repr(field.default) if field.default is not dataclasses.MISSING else "(made)"
-        for field in dataclasses.fields(method_class(name))
-    }
+    method = make_method(name)
+    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    return {field: repr(value.name if isinstance(value, Method) else value) for field, value in values.items()}
 
 
 def _value(where: str, text: str, kind: Any) -> Any:

@@ -1,5 +1,7 @@
 """Scores of cached keys for a few queries, and choosing the best of them."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -27,6 +29,21 @@ def grouped_scores(call: Call, queries: Tensor, keys: list[Tensor]) -> Tensor:
     pieces = [folded.to(piece.dtype) @ piece.transpose(1, 2) for piece in keys]
     scores = (pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1)).float().mul_(call.scale)
     return scores.view(call.heads, count, -1).transpose(0, 1)
+
+
+def page_scores(call: Call, queries: Tensor, summary: Literal["mean", "bound"], page_tokens: int, stop: int) -> Tensor:
+    """Scaled scores of every whole page in rows ``0..stop``, float32 [n, heads, pages]; queries [n, heads, head_dim].
+
+    ``mean`` scores the page's mean key. ``bound`` is the most that any key between the page's channel-wise lowest and
+    highest could score, so no row of the page scores above it.
+
+    Source: Tang et al. 2024, Quest (arXiv 2406.10774), page criticality.
+    """
+    if summary == "mean":
+        return grouped_scores(call, queries, [call.rows.summaries("mean", page_tokens, stop)])
+    highest = grouped_scores(call, queries.clamp(min=0), [call.rows.summaries("max", page_tokens, stop)])
+    lowest = grouped_scores(call, queries.clamp(max=0), [call.rows.summaries("min", page_tokens, stop)])
+    return highest.add_(lowest)
 
 
 def soft_vote(scores: Tensor) -> Tensor:

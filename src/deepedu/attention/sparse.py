@@ -34,16 +34,18 @@ def attend_dense(call: Call) -> Tensor:
 
 
 def _attend(call: Call, selection: Selection, out: Tensor) -> None:
+    assert selection.local_start <= call.start + selection.begin, "every query reads its own row"
     kv_heads = call.rows.kv_heads
     lengths = {len(rows) for rows in selection.rows}
     if len(lengths) <= 1:
-        _attend_heads(call, selection, range(kv_heads), out)
+        call.tally.rows_read += _attend_heads(call, selection, range(kv_heads), out)
     else:
-        for kv_head in range(kv_heads):
-            _attend_heads(call, selection, range(kv_head, kv_head + 1), out)
+        read = [_attend_heads(call, selection, range(head, head + 1), out) for head in range(kv_heads)]
+        call.tally.rows_read += round(sum(read) / kv_heads)
 
 
-def _attend_heads(call: Call, selection: Selection, kv_heads: range, out: Tensor) -> None:
+def _attend_heads(call: Call, selection: Selection, kv_heads: range, out: Tensor) -> int:
+    """Writes the output of the query heads of these key/value heads; returns the rows that each of them read."""
     begin, end = selection.begin, selection.end
     group, head_dim = call.group, call.rows.head_dim
     picked = slice(kv_heads.start, kv_heads.stop)
@@ -52,8 +54,6 @@ def _attend_heads(call: Call, selection: Selection, kv_heads: range, out: Tensor
     # A single query may see its own row like any other, so it needs no causal part.
     single = end - begin == 1
     context = _Context(call, selection, picked, own=1 if single else 0)
-    if kv_heads.start == 0:
-        call.tally.rows_read += context.count
     own = None if single else _own_rows(call, selection, picked, queries)
     for tile in range(0, end - begin, TILE):
         size = min(TILE, end - begin - tile)
@@ -65,6 +65,7 @@ def _attend_heads(call: Call, selection: Selection, kv_heads: range, out: Tensor
             result = unfolded if result is None else merge(result, unfolded)
         assert result is not None, "a query sees at least its own row"
         out[begin + tile : begin + tile + size, heads] = result[0].transpose(0, 1)
+    return context.count
 
 
 def _own_rows(call: Call, selection: Selection, kv_heads: slice, queries: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -27,7 +27,8 @@ class ChunkRolling(Method):
     ``each`` block. ``local``: the local window of a query is its whole ``cluster`` so far, the budget for selected
     tokens being reduced by what this window is longer than the usual one (as published); or its own ``block``, the
     cluster's earlier blocks being selected from like everything else. ``probes``: mean queries per block; more are
-    means over equal parts of the block, whose votes are added.
+    means over equal parts of the block, whose votes are added. ``block_tokens``: queries of a base block.
+    ``reuse_cosine``: in decode the last choice serves again while the new query is at least this close to its query.
 
     Source: the published method is ``anchor`` with ``roped`` and ``local="cluster"``.
     Differs: the defaults, for the reasons in docs/decisions/0007; ``test_chunk_rolling`` pins each variant.
