@@ -37,6 +37,10 @@ def test_the_house_keeps_its_contracts() -> None:
         ("search/evidence.py", "import deepedu.curriculum", "Layers, top to bottom"),
         ("base/errors.py", "import deepedu.llm.chat", "Layers, top to bottom"),
         ("tutor/answer.py", "import sqlite3", "Drivers stay in the store"),
+        ("tutor/answer.py", "import deepedu.attention.base", "The web tower knows no tensors"),
+        ("attention/run.py", "import deepedu.tutor.answer", "The tensor tower knows no web tower"),
+        ("attention/run.py", "import deepedu.engine.weights", "Layers, top to bottom"),
+        ("attention/methods/twilight.py", "import deepedu.attention.methods.quest", "Methods never import methods"),
     ],
 )
 def test_a_planted_violation_is_found(tmp_path: Path, module: str, planted: str, contract: str) -> None:
