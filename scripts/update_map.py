@@ -18,6 +18,7 @@ PACKAGES = {
     "llm": "the wire to a model, whoever serves it",
     "tutor": "passages + model -> a checked answer",
     "server": "the tutor over HTTP, and our engine as its child",
+    "attention": "how queries read a long cache: one method, one file",
     "engine": "our own model server (the tensor tower)",
     "bench": "what is measured, and how",
     "cli": "one file for each command",
