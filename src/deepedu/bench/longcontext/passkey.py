@@ -2,7 +2,7 @@
 
 Source: Zhang et al. 2024, InfiniteBench, arXiv:2402.13718, section 3 (Retrieve.PassKey, Retrieve.Number: every digit of
 the longer string comes twice).
-Differs: several owners, each with a passkey and a string of digits of their own, so that one context serves many
+Differs: several owners, each with a passkey or a string of digits of their own, so that one context serves many
 questions.
 """
 
@@ -14,6 +14,7 @@ from deepedu.bench.longcontext.fill import fill
 from deepedu.bench.longcontext.lexicon import numbers
 
 TASKS = ("passkey", "number_string")
+# Of each task; the owners of the one are not those of the other.
 OWNERS = 10
 TOKENS_PER_OWNER = 400
 STRING_DIGITS = 5
@@ -23,7 +24,8 @@ _WORDING: Wordings = {
         "head": "There is important information hidden inside a lot of irrelevant text. Find it and memorize it. You "
         "will "
         "be asked about it later.\n",
-        "owners": "Alice, Bruno, Clara, David, Emma, Frank, Hanna, Jacob, Laura, Peter",
+        "owners": "Alice, Bruno, Clara, David, Emma, Frank, Hanna, Jacob, Laura, Peter, "
+        "Simon, Maria, Oscar, Helen, Victor, Nina, Walter, Julia, Edward, Sarah",
         "noise": " The grass is green.| The sky is blue.| The sun is yellow.| Here we go.| There and back again.",
         "passkey": " The pass key of {owner} is {value}. Remember it. {value} is the pass key of {owner}.",
         "number_string": " The sequence of digits of {owner} is {value}. Remember it. {value} is the sequence of "
@@ -38,7 +40,8 @@ _WORDING: Wordings = {
         "head": "Có thông tin quan trọng được giấu trong một đoạn văn dài không liên quan. Hãy tìm và ghi nhớ, lát "
         "nữa bạn "
         "sẽ được hỏi.\n",
-        "owners": "An, Bình, Chi, Dũng, Hà, Khoa, Lan, Minh, Ngọc, Sơn",
+        "owners": "An, Bình, Chi, Dũng, Hà, Khoa, Lan, Minh, Ngọc, Sơn, Hoa, Tùng, Quỳnh, Phong, "
+        "Thảo, Đạt, Yến, Vinh, Trang, Long",
         "noise": " Cỏ thì xanh.| Trời thì trong.| Nắng thì vàng.| Ta cùng đi nào.| Đi rồi lại về.",
         "passkey": " Mật khẩu của {owner} là {value}. Hãy nhớ lấy. {value} là mật khẩu của {owner}.",
         "number_string": " Dãy chữ số của {owner} là {value}. Hãy nhớ lấy. {value} là dãy chữ số của {owner}.",
@@ -54,12 +57,13 @@ def generate(order: Order) -> list[Case]:
     """Both tasks over one context; see ``Generator``."""
     draw = order.draw("passkey")
     words = _WORDING[order.language]
-    owners = draw.sample(words["owners"].split(", "), max(2, min(OWNERS, order.length_tokens // TOKENS_PER_OWNER)))
+    number = max(2, min(OWNERS, order.length_tokens // TOKENS_PER_OWNER))
+    owners = draw.sample(words["owners"].split(", "), 2 * number)
     values = {
-        "passkey": dict(zip(owners, numbers(draw, len(owners), digits=5), strict=True)),
-        "number_string": dict(zip(owners, _doubled(draw, len(owners)), strict=True)),
+        "passkey": dict(zip(owners[:number], numbers(draw, number, digits=5), strict=True)),
+        "number_string": dict(zip(owners[number:], _doubled(draw, number), strict=True)),
     }
-    needles = [words[task].format(owner=owner, value=values[task][owner]) for task in TASKS for owner in owners]
+    needles = [words[task].format(owner=owner, value=value) for task in TASKS for owner, value in values[task].items()]
     draw.shuffle(needles)
     noise = itertools.cycle(words["noise"].split("|"))
     filled = fill(words["head"], noise, order.count, order.length_tokens, needles=needles)
