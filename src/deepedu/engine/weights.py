@@ -31,7 +31,7 @@ class LoadedModel:
     """A causal language model in memory.
 
     ``window_tokens`` bounds prompt plus completion; ``end_ids`` are the tokens that end a completion;
-    ``cache_argument`` is what the model's ``forward`` calls its KV cache.
+    ``cache_argument`` is what the model's ``forward`` calls its KV cache; ``weights`` says what its linears hold.
     """
 
     model: Any
@@ -42,6 +42,7 @@ class LoadedModel:
     dtype: "torch.dtype"
     end_ids: frozenset[int]
     cache_argument: str = "cache"
+    weights: str = "full"
 
 
 def served_names(source: str) -> tuple[str, ...]:
@@ -216,19 +217,22 @@ def load(
     *,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
+    weights: Literal["auto", "full", "int8"] = "full",
     max_window_tokens: int | None = None,
     progress: ProgressSink = ignore,
 ) -> LoadedModel:
-    """Loads the model of a folder that :func:`resolve` returned.
+    """Loads the model of a folder that :func:`resolve` returned; ``weights`` as :func:`quantise.quantise` takes it.
 
     Raises:
         ModelDamaged: weights or tokenizer cannot be read.
         ModelError: not enough memory.
-        Unsupported: not a causal language model that transformers knows.
+        Unsupported: not a causal language model that transformers knows, or int8 weights where they cannot be.
         ConfigError: the device is not there.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from deepedu.engine.quantise import quantise
 
     place = choose_device(device)
     number = getattr(torch, "float32" if place.type == "cpu" else "bfloat16") if dtype == "auto" else None
@@ -248,6 +252,7 @@ def load(
         except Exception as error:
             # safetensors and tokenizers raise classes of their own, some of them bare Exception.
             raise ModelDamaged(f"the model in {folder} cannot be read ({_first_line(error)})") from error
+    applied = quantise(model, weights)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -257,6 +262,7 @@ def load(
         dtype=number,
         end_ids=_end_ids(model, tokenizer),
         cache_argument=_cache_argument(model),
+        weights=applied,
     )
 
 
