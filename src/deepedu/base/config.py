@@ -70,9 +70,27 @@ class EngineSettings(_Layer):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="auto: float32 on the CPU, bfloat16 on CUDA"
     )
+    weights: Literal["auto", "full", "int8"] = Field(
+        default="auto", description="linear layers on the CPU; auto: int8 where the processor has AVX512-VNNI"
+    )
     threads: int = Field(default=0, ge=0, description="CPU threads; 0 leaves the choice to torch")
+    method: str = Field(default="chunk_rolling", description="attention method; docs/methods.md lists them")
+    method_set: str = Field(default="", description="fields of the method, as key=value,key=value")
+    budget_tokens: int = Field(
+        default=1664, ge=1, description="cached tokens a query may read: 128 sinks + selected + 512 local"
+    )
+    kv_rows: Literal["model", "int8"] = Field(
+        default="model", description="how cached keys and values are kept: as the model computes them, or in 8 bits"
+    )
+    kv_memory_gb: float | None = Field(
+        default=None, gt=0, description="memory for cached keys and values, in GiB; unset: half of what is free"
+    )
+    prefix_disk_gb: float = Field(
+        default=10.0, ge=0, description="disk for shared prefixes (lessons), in GiB; 0 keeps them in memory only"
+    )
+    max_running: int = Field(default=4, ge=1, description="requests computed at the same time")
     max_queue: int = Field(default=8, ge=0, description="requests that may wait; more are answered 429")
-    prefill_chunk_tokens: int = Field(default=8192, ge=1, description="prompt tokens computed at once")
+    prefill_chunk_tokens: int = Field(default=4096, ge=1, description="prompt tokens computed at once")
     max_window_tokens: int | None = Field(default=None, ge=1, description="lowers the model's own window")
     drain_s: float = Field(default=30.0, ge=0, description="time given to running requests on SIGTERM, in seconds")
     cache_dir: Path = Field(

@@ -40,7 +40,11 @@ def engine() -> None:
 @click.option("--port", type=int, help="Port; 0 takes any free one.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]))
 @click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]))
+@click.option("--weights", type=click.Choice(["auto", "full", "int8"]), help="What the CPU's linear layers hold.")
 @click.option("--threads", type=int, help="CPU threads; 0 leaves the choice to torch.")
+@click.option("--method", metavar="NAME", help="Attention method; docs/methods.md lists them.")
+@click.option("--budget-tokens", type=int, help="Cached tokens a query may read.")
+@click.option("--set", "method_set", metavar="KEY=VALUE", multiple=True, help="A field of the method; repeatable.")
 @click.option("--max-queue", type=int, help="Requests that may wait; more are answered 429.")
 @click.option("--prefill-chunk-tokens", type=int, help="Prompt tokens computed at once.")
 @click.option("--window-tokens", type=int, help="Lowers the model's own window.")
@@ -56,7 +60,11 @@ def serve(
     port: int | None,
     device: str | None,
     dtype: str | None,
+    weights: str | None,
     threads: int | None,
+    method: str | None,
+    budget_tokens: int | None,
+    method_set: tuple[str, ...],
     max_queue: int | None,
     prefill_chunk_tokens: int | None,
     window_tokens: int | None,
@@ -75,7 +83,11 @@ def serve(
             "engine.port": port,
             "engine.device": device,
             "engine.dtype": dtype,
+            "engine.weights": weights,
             "engine.threads": threads,
+            "engine.method": method,
+            "engine.budget_tokens": budget_tokens,
+            "engine.method_set": ",".join(method_set) or None,
             "engine.max_queue": max_queue,
             "engine.prefill_chunk_tokens": prefill_chunk_tokens,
             "engine.max_window_tokens": window_tokens,

@@ -3,14 +3,15 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deepedu.base.errors import EngineDraining, EngineError
 from deepedu.engine.engine import Engine
-from deepedu.engine.generate import Finished, FirstToken, Sampling, TextDelta
+from deepedu.engine.events import Finished, FirstToken, Sampling, TextDelta
 from deepedu.engine.metrics import Metrics, Outcome
+from deepedu.engine.prompt import Prompt
 from deepedu.engine.scheduler import Ended, Failed, Job
 
 
@@ -25,14 +26,18 @@ class Usage:
     queue_ms: float
     prefill_ms: float
     tokens_per_s: float
+    cached_tokens: int
+    engine: Mapping[str, Any]
 
-    def usage(self) -> dict[str, int]:
-        """OpenAI's usage object."""
-        return {
+    def usage(self, *, details: bool = False) -> dict[str, Any]:
+        """OpenAI's usage object; with ``details`` what the attention method did."""
+        usage = {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         }
+        return usage | {"engine": dict(self.engine)} if details else usage
 
     def timings(self) -> dict[str, float]:
         """Our own addition to a response."""
@@ -51,9 +56,7 @@ class Completion:
         EngineLoading, EngineBusy, EngineDraining: it was not queued.
     """
 
-    def __init__(
-        self, engine: Engine, metrics: Metrics, endpoint: str, prompt_ids: Sequence[int], sampling: Sampling
-    ) -> None:
+    def __init__(self, engine: Engine, metrics: Metrics, endpoint: str, prompt: Prompt, sampling: Sampling) -> None:
         self.id = ("chatcmpl-" if endpoint == "chat" else "cmpl-") + uuid.uuid4().hex
         self.created = int(time.time())
         self._engine, self._metrics, self._endpoint = engine, metrics, endpoint
@@ -64,7 +67,7 @@ class Completion:
         def sink(event: Any) -> None:
             loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-        self._job: Job = engine.submit(prompt_ids, sampling, sink)
+        self._job: Job = engine.submit(prompt, sampling, sink)
 
     async def events(self) -> AsyncIterator[str | Usage]:
         """Text deltas, then ``Usage``.
@@ -101,6 +104,7 @@ class Completion:
             raise EngineError("the completion was cancelled")
         self._outcome = "ok"
         self._metrics.served(finished.prompt_tokens, finished.completion_tokens, ttft_ms / 1000, self._age_ms() / 1000)
+        self._metrics.attended(finished.tally, finished.cached_tokens)
         return Usage(
             finish_reason=finished.reason,
             prompt_tokens=finished.prompt_tokens,
@@ -109,6 +113,15 @@ class Completion:
             queue_ms=self._job.queue_ms,
             prefill_ms=finished.prefill_ms,
             tokens_per_s=finished.tokens_per_s,
+            cached_tokens=finished.cached_tokens,
+            engine={
+                "method": self._engine.settings.method,
+                "cached_from": finished.cached_from,
+                "retrieval_calls": finished.tally.retrieval_calls,
+                "mean_cluster_blocks": round(finished.tally.mean_cluster_blocks, 2),
+                "rows_read": finished.tally.rows_read,
+                "selection_cache_hits": finished.tally.cache_hits,
+            },
         )
 
     def _age_ms(self) -> float:

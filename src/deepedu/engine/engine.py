@@ -1,18 +1,32 @@
 """The engine: a model on its way into memory, then requests through it, then the end."""
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from deepedu.base.config import EngineSettings
-from deepedu.base.errors import ContextLengthExceeded, DeepEduError, EngineLoading, RequestRefused
+from deepedu.base.errors import (
+    BudgetError,
+    ConfigError,
+    ContextLengthExceeded,
+    DeepEduError,
+    EngineError,
+    EngineLoading,
+    RequestRefused,
+)
 from deepedu.engine import weights
-from deepedu.engine.generate import GenerationEvent, Sampling, generate
+from deepedu.engine.chat_prompt import ChatMessage, tokenize_chat
+from deepedu.engine.events import Sampling
 from deepedu.engine.progress import Progress, ProgressSink, Stopped, ignore
-from deepedu.engine.scheduler import Job, Scheduler
+from deepedu.engine.prompt import Prompt, Source
+from deepedu.engine.scheduler import Failed, Job, Scheduler, Work
 from deepedu.engine.weights import LoadedModel
+
+if TYPE_CHECKING:
+    from deepedu.engine.cache import Segment
+    from deepedu.engine.runner import Runner
 
 logger = logging.getLogger(__name__)
 
@@ -22,25 +36,31 @@ Status = Literal["loading", "ok", "draining", "failed"]
 class Engine:
     """One model and its queue.
 
-    ``load`` fills it, ``submit`` uses it; until then requests are refused with ``EngineLoading``. ``complete`` is the
-    function that completes a prompt; another with the same signature can take its place.
+    ``load`` fills it, ``submit`` uses it; until then requests are refused with ``EngineLoading``. ``start`` makes the
+    work of a request from runner, prompt and sampling; ``generate.Generation`` unless another takes its place.
     """
 
     def __init__(
         self,
         settings: EngineSettings,
         *,
-        complete: Callable[..., Iterator[GenerationEvent]] = generate,
+        start: Callable[[Any, Any, Any], Work] | None = None,
         progress: ProgressSink = ignore,
     ) -> None:
         self.settings = settings
         self.names = weights.served_names(settings.model)
         self.last_progress: Progress | None = None
         self.failure: DeepEduError | None = None
-        self._complete = complete
+        self._start = start
         self._progress = progress
         self._loaded: LoadedModel | None = None
-        self._scheduler = Scheduler(settings.max_queue)
+        self._runner: Runner | None = None
+        self._scheduler = Scheduler(
+            settings.max_queue,
+            self._decode,
+            max_running=settings.max_running,
+            prefill_chunk_tokens=settings.prefill_chunk_tokens,
+        )
         self._draining = self._stopped = False
         self._control_tokens: tuple[str, ...] = ()
 
@@ -94,6 +114,7 @@ class Engine:
                 self.names,
                 device=settings.device,
                 dtype=settings.dtype,
+                weights=settings.weights,
                 max_window_tokens=settings.max_window_tokens,
                 progress=self._on_progress,
             )
@@ -103,43 +124,74 @@ class Engine:
         except DeepEduError as error:
             self.failure = error
             raise
-        self.use(loaded)
+        try:
+            self.use(loaded, cache_dir)
+        except DeepEduError as error:
+            self.failure = error
+            raise
 
-    def use(self, loaded: LoadedModel) -> None:
-        """Takes a model that is in memory already."""
+    def use(self, loaded: LoadedModel, cache_dir: Path | None = None) -> None:
+        """Takes a model that is in memory already.
+
+        Raises:
+            Unsupported: the method of the settings cannot read this model's cache.
+            ConfigError: the method, its fields or its budget.
+        """
+        from deepedu.attention.base import Budget
+        from deepedu.attention.registry import make_method
+        from deepedu.engine.runner import Runner, open_cache
+
+        settings = self.settings
+        method = make_method(settings.method, _fields(settings.method_set))
+        budget = Budget(settings.budget_tokens)
+        runner = Runner(loaded, method, budget, rows_dtype=settings.kv_rows)
+        runner.cache = open_cache(
+            loaded,
+            method,
+            budget,
+            memory_gb=settings.kv_memory_gb,
+            folder=(cache_dir or settings.cache_dir) / "prefix",
+            disk_gb=settings.prefix_disk_gb,
+            rows_dtype=settings.kv_rows,
+        )
         added = getattr(loaded.tokenizer, "added_tokens_decoder", {}).values()
         self._control_tokens = tuple(str(token) for token in added if token.special)
-        self._loaded = loaded
-        logger.info("%s is ready: %s, %s, window %d", self.names[0], loaded.device, loaded.dtype, loaded.window_tokens)
+        self._runner, self._loaded = runner, loaded
+        logger.info(
+            "%s is ready: %s, %s, window %d, method %s, %d MB for rows",
+            self.names[0],
+            loaded.device,
+            loaded.dtype,
+            loaded.window_tokens,
+            method,
+            runner.cache.limit_bytes >> 20,
+        )
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of a conversation, through the model's chat template, ready for the assistant's turn.
+    @property
+    def runner(self) -> "Runner":
+        """Model, method and cache.
 
-        Text that spells one of the model's control tokens (``<|im_end|>``) stays text: nobody ends his own turn and
-        writes a system message by typing it.
+        Raises:
+            EngineLoading: they are not in memory yet.
+        """
+        self.loaded  # noqa: B018 - refuses while loading
+        assert self._runner is not None
+        return self._runner
+
+    def encode_chat(self, messages: Sequence[ChatMessage], owner: str | None = None) -> Prompt:
+        """A conversation as a prompt, through the model's chat template.
 
         Raises:
             RequestRefused: no template, or the template refuses these messages.
             EngineLoading: the model is not in memory yet.
         """
-        from jinja2 import TemplateError
-
         tokenizer = self.loaded.tokenizer
         if not getattr(tokenizer, "chat_template", None):
             raise RequestRefused(
                 f"the model {self.names[0]!r} has no chat template: use /v1/completions", param="messages"
             )
-        try:
-            text = tokenizer.apply_chat_template(
-                [{**message, "content": _defused(message["content"], self._control_tokens)} for message in messages],
-                tokenize=False,
-                add_generation_prompt=True,
-            )
-        except TemplateError as error:
-            raise RequestRefused(
-                f"the model's chat template refuses these messages: {error}", param="messages"
-            ) from error
-        return _encode(tokenizer, text, add_special_tokens=False)
+        chat = tokenize_chat(tokenizer, messages, self._control_tokens)
+        return Prompt(chat.ids, chat.shared_tokens, owner, chat.question_from, chat.tag)
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of a plain prompt.
@@ -147,7 +199,11 @@ class Engine:
         Raises:
             EngineLoading: the model is not in memory yet.
         """
-        return _encode(self.loaded.tokenizer, text, add_special_tokens=True)
+        tokenizer = self.loaded.tokenizer
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return tokenizer.encode(text)
+        return backend.encode(text).ids
 
     def room_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
         """Tokens the completion may have: ``max_tokens``, or what the window leaves.
@@ -173,25 +229,67 @@ class Engine:
             )
         return window - prompt_tokens if max_tokens is None else max_tokens
 
-    def submit(self, prompt_ids: Sequence[int], sampling: Sampling, sink: Callable[[Any], None]) -> Job:
+    def submit(self, prompt: Prompt, sampling: Sampling, sink: Callable[[Any], None]) -> Job:
         """Queues a completion. ``sink`` gets its events in the worker's thread: those of ``generate``, then
         ``scheduler.Ended`` or ``scheduler.Failed``.
 
         Raises:
             EngineLoading, EngineBusy, EngineDraining: it was not queued.
+            BudgetError: its rows would never fit the memory for rows.
         """
-        loaded = self.loaded
+        from deepedu.engine.generate import Generation
 
-        def run(cancelled: threading.Event) -> Iterator[GenerationEvent]:
-            return self._complete(
-                loaded,
-                prompt_ids,
-                sampling,
-                cancelled=cancelled,
-                prefill_chunk_tokens=self.settings.prefill_chunk_tokens,
+        runner = self.runner
+        self._check_memory(len(prompt.ids) + sampling.max_tokens)
+        work: Work = (self._start or Generation)(runner, prompt, sampling)
+        return self._scheduler.submit(Job(work, sink, owner=prompt.owner))
+
+    def warm(self, prompt: Prompt, sink: Callable[[Any], None]) -> Job:
+        """Queues computing a prompt's shared tokens, after the requests of people. ``sink`` gets
+        ``warming.WarmProgress``, ``warming.Warmed``, then ``scheduler.Ended`` or ``scheduler.Failed``.
+
+        Raises:
+            EngineLoading, EngineBusy, EngineDraining, BudgetError: as ``submit``.
+        """
+        from deepedu.engine.warming import Warming
+
+        runner = self.runner
+        self._check_memory(prompt.shared_tokens)
+        return self._scheduler.submit(Job(Warming(runner, prompt), sink, low_priority=True))
+
+    def store(self, segment: "Segment") -> "Future[EngineError | None]":
+        """Writes a warmed prefix to disk; the future tells what went wrong, or None."""
+        done: Future[EngineError | None] = Future()
+        self.runner.cache.store(segment, done.set_result)
+        return done
+
+    def look(self, prompt: Prompt) -> tuple[int, Source | None]:
+        """Shared tokens of a prompt that are cached, and where."""
+        return self.runner.cache.look(prompt)
+
+    def forget(self, tag: str) -> tuple[int, int]:
+        """Drops what is cached under a tag. Returns files deleted and their bytes."""
+        return self.runner.cache.forget(tag)
+
+    def _check_memory(self, tokens: int) -> None:
+        runner = self.runner
+        if not runner.fits(tokens):
+            needed, limit = tokens * runner.row_bytes >> 20, runner.cache.limit_bytes >> 20
+            raise BudgetError(
+                f"the rows of {tokens} tokens take {needed} MB, engine.kv_memory_gb allows {limit} MB: shorten the "
+                "prompt, ask for fewer tokens, or allow more"
             )
 
-        return self._scheduler.submit(Job(run, sink))
+    def _decode(self, works: Sequence[Any]) -> list[Sequence[Any]]:
+        logits = self.runner.decode([work.running for work in works], [work.token_id for work in works])
+        events: list[Sequence[Any]] = []
+        for work, each in zip(works, logits, strict=True):
+            try:
+                events.append(work.accept(each))
+            except DeepEduError as error:
+                # One sequence's numbers are its own matter.
+                events.append([Failed(error)])
+        return events
 
     def cancel(self, job: Job) -> None:
         """Frees the place of a job whose client went away."""
@@ -210,6 +308,8 @@ class Engine:
         """Stops everything."""
         self._draining = self._stopped = True
         self._scheduler.close()
+        if self._runner is not None:
+            self._runner.cache.close()
 
     def _on_progress(self, event: Progress) -> None:
         if self._stopped:
@@ -218,18 +318,16 @@ class Engine:
         self._progress(event)
 
 
-def _defused(text: str, control_tokens: Sequence[str]) -> str:
-    # A zero-width space after the first character: reads the same, and is no control token any more.
-    for token in control_tokens:
-        if token in text:
-            text = text.replace(token, f"{token[0]}\u200b{token[1:]}")
-    return text
+def _fields(text: str) -> dict[str, str]:
+    """``key=value,key=value`` as a map.
 
-
-def _encode(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:
-    # The outer encode() sets truncation and padding anew each time, which fails while the worker decodes with the same
-    # tokenizer; the backend's own call changes nothing and lets other threads run.
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return tokenizer.encode(text, add_special_tokens=add_special_tokens)
-    return backend.encode(text, add_special_tokens=add_special_tokens).ids
+    Raises:
+        ConfigError: something else.
+    """
+    fields: dict[str, str] = {}
+    for item in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"engine.method_set: expected key=value,key=value, came {text!r}")
+        fields[key.strip()] = value.strip()
+    return fields

@@ -3,82 +3,148 @@
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
+from deepedu.attention.tally import Tally
 from deepedu.base.errors import EngineError
+from deepedu.engine.events import Finished, FinishReason, FirstToken, GenerationEvent, Sampling, TextDelta
+from deepedu.engine.prompt import Prompt
+from deepedu.engine.runner import Runner, Running
 from deepedu.engine.text_stream import Detokenizer, StopFilter
-from deepedu.engine.weights import LoadedModel
 
 if TYPE_CHECKING:
     import torch
 
 logger = logging.getLogger(__name__)
 
-FinishReason = Literal["stop", "length", "cancelled"]
 
+class Generation:
+    """One request on its way: its prompt in pieces, then token by token.
 
-@dataclass(frozen=True)
-class Sampling:
-    """How tokens are chosen and when to end.
-
-    ``temperature`` 0 is greedy: always the likeliest token, so the same prompt gives the same answer. Penalties are
-    subtracted from the logits of tokens already in the completion: ``frequency_penalty`` per occurrence,
-    ``presence_penalty`` once.
+    Driven from outside: ``begin`` until it returns true, ``prefill`` while ``prefilling``, then for every new token
+    the logits go to ``accept``. Each returns the events it caused; ``Finished`` is the last. ``end`` gives the memory
+    back, however it went.
     """
 
-    max_tokens: int
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
+    def __init__(self, runner: Runner, prompt: Prompt, sampling: Sampling) -> None:
+        assert prompt.ids, "an empty prompt is refused before it gets here"
+        self.runner, self.prompt, self.sampling = runner, prompt, sampling
+        self.running: Running | None = None
+        self.finished = False
+        self.token_id = -1
+        self._chooser = _Chooser(sampling)
+        self._detokenizer = Detokenizer(runner.loaded.tokenizer)
+        self._stop_filter = StopFilter(sampling.stop)
+        self._count = 0
+        self._prefilled = False
+        self._started = self._first_at = self._last_at = time.perf_counter()
 
+    @property
+    def prefilling(self) -> bool:
+        """Whether some of the prompt is still to be computed."""
+        return not self._prefilled
 
-@dataclass(frozen=True)
-class TextDelta:
-    """A piece of the completion; joined they are the whole."""
+    def begin(self) -> bool:
+        """Takes the prompt into the cache; false while there is no memory for it."""
+        self._started = time.perf_counter()
+        self.running = self.runner.begin(self.prompt, self.sampling.max_tokens)
+        return self.running is not None
 
-    text: str
+    def prefill(self, limit_tokens: int) -> list[GenerationEvent]:
+        """Computes at most ``limit_tokens`` more of the prompt."""
+        assert self.running is not None, "begin comes first"
+        with self._memory_errors():
+            logits = self.runner.prefill(self.running, limit_tokens)
+        if logits is None:
+            return []
+        self._prefilled = True
+        return self.accept(logits)
 
+    def accept(self, logits: "torch.Tensor") -> list[GenerationEvent]:
+        """Chooses the next token from the logits after the last one, float32 [vocabulary]."""
+        events: list[GenerationEvent] = []
+        self.token_id = self._chooser.choose(logits)
+        self._count += 1
+        self._last_at = time.perf_counter()
+        if self._count == 1:
+            self._first_at = self._last_at
+            events.append(FirstToken(prefill_ms=(self._first_at - self._started) * 1000))
+        if self.token_id in self.runner.loaded.end_ids:
+            return [*events, *self._finish("stop")]
+        if text := self._stop_filter.push(self._detokenizer.push(self.token_id)):
+            events.append(TextDelta(text))
+        if self._stop_filter.stopped:
+            return [*events, *self._finish("stop")]
+        if self._count >= self.sampling.max_tokens:
+            return [*events, *self._finish("length")]
+        return events
 
-@dataclass(frozen=True)
-class FirstToken:
-    """The prompt is computed and the first token chosen; its text may still be held back."""
+    def cancel(self) -> list[GenerationEvent]:
+        """Ends it where it is."""
+        return [] if self.finished else self._finish("cancelled")
 
-    prefill_ms: float
+    def end(self) -> None:
+        """Gives the memory back; harmless when it has none."""
+        running, self.running = self.running, None
+        if running is not None:
+            self.runner.end(running)
 
+    def _finish(self, reason: FinishReason) -> list[GenerationEvent]:
+        events: list[GenerationEvent] = []
+        if reason != "cancelled" and not self._stop_filter.stopped:
+            tail = self._stop_filter.push(self._detokenizer.flush())
+            tail += "" if self._stop_filter.stopped else self._stop_filter.flush()
+            reason = "stop" if self._stop_filter.stopped else reason
+            if tail:
+                events.append(TextDelta(tail))
+        self.finished = True
+        decode_s = self._last_at - self._first_at
+        running = self.running
+        events.append(
+            Finished(
+                reason=reason,
+                prompt_tokens=len(self.prompt.ids),
+                completion_tokens=self._count,
+                prefill_ms=(self._first_at - self._started) * 1000,
+                tokens_per_s=(self._count - 1) / decode_s if decode_s > 0 else 0.0,
+                cached_tokens=0 if running is None else running.cached_tokens,
+                cached_from=None if running is None else running.cached_from,
+                tally=Tally() if running is None else running.total(),
+            )
+        )
+        return events
 
-@dataclass(frozen=True)
-class Finished:
-    """Last event. ``tokens_per_s`` is the decode rate after the first token, 0 where there is no second one."""
+    @contextmanager
+    def _memory_errors(self) -> Iterator[None]:
+        import torch
 
-    reason: FinishReason
-    prompt_tokens: int
-    completion_tokens: int
-    prefill_ms: float
-    tokens_per_s: float
-
-
-GenerationEvent = TextDelta | FirstToken | Finished
+        try:
+            yield
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            if self.runner.loaded.device.type == "cuda":
+                torch.cuda.empty_cache()
+            raise EngineError(
+                f"not enough memory for a prompt of {len(self.prompt.ids)} tokens: shorten it or lower "
+                "engine.prefill_chunk_tokens"
+            ) from error
 
 
 def generate(
-    loaded: LoadedModel,
-    prompt_ids: Sequence[int],
+    runner: Runner,
+    prompt: Prompt,
     sampling: Sampling,
     *,
     cancelled: Event | None = None,
     prefill_chunk_tokens: int = 8192,
 ) -> Iterator[GenerationEvent]:
-    """Completes a prompt.
+    """Completes one prompt, nothing else running.
 
     Args:
-        loaded: model and tokenizer.
-        prompt_ids: at least one token id; prompt and ``max_tokens`` fit the window together.
+        runner: model, method and cache.
+        prompt: at least one token; prompt and ``max_tokens`` fit the window together.
         sampling: how to choose tokens.
         cancelled: looked at between prefill chunks and between tokens.
         prefill_chunk_tokens: prompt tokens computed at once; bounds the memory of the prefill.
@@ -89,105 +155,21 @@ def generate(
     Raises:
         EngineError: out of memory, or the model computed something that is no number.
     """
-    import torch
-
-    assert prompt_ids, "an empty prompt is refused before it gets here"
-    cancelled = cancelled or Event()
+    generation = Generation(runner, prompt, sampling)
+    if not generation.begin():
+        raise EngineError(f"not enough memory for the rows of {len(prompt.ids)} tokens: raise engine.kv_memory_gb")
     try:
-        # Switched per step, not around the yields: the mode is the thread's, and a consumer shares the thread.
-        yield from _complete(loaded, prompt_ids, sampling, cancelled, prefill_chunk_tokens)
-    except torch.OutOfMemoryError as error:
-        if loaded.device.type == "cuda":
-            torch.cuda.empty_cache()
-        raise EngineError(
-            f"not enough memory for a prompt of {len(prompt_ids)} tokens: shorten it or lower "
-            "engine.prefill_chunk_tokens"
-        ) from error
-
-
-def _complete(
-    loaded: LoadedModel, prompt_ids: Sequence[int], sampling: Sampling, cancelled: Event, chunk_tokens: int
-) -> Iterator[GenerationEvent]:
-    started = time.perf_counter()
-    cache = new_cache(loaded)
-    chooser = _Chooser(sampling)
-    detokenizer, stop_filter = Detokenizer(loaded.tokenizer), StopFilter(sampling.stop)
-    count = 0
-    reason: FinishReason = "length"
-    first_at = last_at = started
-
-    logits = prefill(loaded, prompt_ids, cache, chunk_tokens, cancelled)
-    while logits is not None:
-        token_id = chooser.choose(logits)
-        count += 1
-        last_at = time.perf_counter()
-        if count == 1:
-            first_at = last_at
-            yield FirstToken(prefill_ms=(first_at - started) * 1000)
-        if token_id in loaded.end_ids:
-            reason = "stop"
-            break
-        if text := stop_filter.push(detokenizer.push(token_id)):
-            yield TextDelta(text)
-        if stop_filter.stopped:
-            reason = "stop"
-            break
-        if count >= sampling.max_tokens:
-            break
-        logits = None if cancelled.is_set() else forward(loaded, [token_id], cache)
-    if logits is None:
-        reason = "cancelled"
-    elif not stop_filter.stopped:
-        tail = stop_filter.push(detokenizer.flush())
-        tail += "" if stop_filter.stopped else stop_filter.flush()
-        reason = "stop" if stop_filter.stopped else reason
-        if tail:
-            yield TextDelta(tail)
-    decode_s = last_at - first_at
-    yield Finished(
-        reason=reason,
-        prompt_tokens=len(prompt_ids),
-        completion_tokens=count,
-        prefill_ms=(first_at - started) * 1000,
-        tokens_per_s=(count - 1) / decode_s if decode_s > 0 else 0.0,
-    )
-
-
-def new_cache(loaded: LoadedModel) -> Any:
-    """An empty KV cache for one sequence."""
-    from transformers import DynamicCache
-
-    return DynamicCache(config=loaded.model.config)
-
-
-def prefill(
-    loaded: LoadedModel, prompt_ids: Sequence[int], cache: Any, chunk_tokens: int, cancelled: Event
-) -> "torch.Tensor | None":
-    """Fills the cache with the prompt, chunk by chunk.
-
-    Returns:
-        Logits after the last prompt token, float32 [vocabulary], or None when cancelled.
-    """
-    logits = None
-    for start in range(0, len(prompt_ids), chunk_tokens):
-        if cancelled.is_set():
-            return None
-        logits = forward(loaded, prompt_ids[start : start + chunk_tokens], cache)
-    return logits
-
-
-def forward(loaded: LoadedModel, token_ids: Sequence[int], cache: Any) -> "torch.Tensor":
-    """Appends tokens to the cache.
-
-    Returns:
-        Logits after the last of them, float32 [vocabulary]; those of the others are never computed.
-    """
-    import torch
-
-    with torch.inference_mode():
-        ids = torch.tensor([list(token_ids)], dtype=torch.long, device=loaded.device)
-        output = loaded.model(input_ids=ids, use_cache=True, logits_to_keep=1, **{loaded.cache_argument: cache})
-        return output.logits[0, -1].float()
+        while not generation.finished:
+            if cancelled is not None and cancelled.is_set():
+                yield from generation.cancel()
+            elif generation.prefilling:
+                yield from generation.prefill(prefill_chunk_tokens)
+            else:
+                assert generation.running is not None
+                logits = runner.decode([generation.running], [generation.token_id])
+                yield from generation.accept(logits[0])
+    finally:
+        generation.end()
 
 
 class _Chooser:

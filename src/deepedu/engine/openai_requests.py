@@ -6,6 +6,7 @@ that is not known is an error, never swallowed.
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -13,7 +14,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deepedu.base.errors import RequestRefused
+from deepedu.engine.chat_prompt import ChatMessage, ChatPart
 
+# Names a folder on disk.
+_TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 # Legacy default of /v1/completions.
 COMPLETION_MAX_TOKENS = 16
 
@@ -53,6 +57,10 @@ class _Request(BaseModel):
     stop: _Stop | Annotated[list[_Stop], Field(max_length=16)] = []
     frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    # Whose conversation it is: only his own later requests reuse what is computed of its private part.
+    user: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    # Ours: what the attention method did, in the response's usage.
+    usage_details: bool = False
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -76,18 +84,55 @@ class ChatRequest(_Request):
         """Tokens asked for at most, None if not said."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
-    def plain_messages(self) -> list[dict[str, str]]:
-        """Role and text of each message; text parts are joined by line breaks."""
+    def chat_messages(self) -> list[ChatMessage]:
+        """The messages in parts; a part with ``cache_control`` of type ``shared`` may serve everyone.
+
+        Raises:
+            RequestRefused: a tag that is no plain name.
+        """
         return [
-            {
+            ChatMessage(
                 # OpenAI's newer name; templates know the older one.
-                "role": "system" if message.role == "developer" else message.role,
-                "content": message.content
+                "system" if message.role == "developer" else message.role,
+                (ChatPart(message.content),)
                 if isinstance(message.content, str)
-                else "\n".join(part.text for part in message.content),
-            }
+                else tuple(_chat_part(part) for part in message.content),
+            )
             for message in self.messages
         ]
+
+
+class CacheRequest(BaseModel):
+    """Body of ``/v1/cache/lookup`` and ``/v1/cache/warm``: the beginning of a chat."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    model: str
+    messages: Annotated[list[_Message], Field(min_length=1)]
+
+    def chat_messages(self) -> list[ChatMessage]:
+        """As ``ChatRequest.chat_messages``."""
+        return ChatRequest(model=self.model, messages=self.messages).chat_messages()
+
+
+class ForgetRequest(BaseModel):
+    """Body of ``/v1/cache/forget``."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    tag: Annotated[str, Field(pattern=f"^{_TAG.pattern}$")]
+
+
+def _chat_part(part: _Part) -> ChatPart:
+    control = part.cache_control or {}
+    if control.get("type") != "shared":
+        return ChatPart(part.text)
+    tag = control.get("tag")
+    if tag is not None and not (isinstance(tag, str) and _TAG.fullmatch(tag)):
+        raise RequestRefused(
+            f"cache_control.tag: expected up to 64 of a-z, 0-9, '.', '_' and '-', came {tag!r}",
+            param="messages.content.cache_control",
+            kind="invalid_value",
+        )
+    return ChatPart(part.text, shared=True, tag=tag)
 
 
 class CompletionRequest(_Request):
@@ -101,7 +146,7 @@ class CompletionRequest(_Request):
         return COMPLETION_MAX_TOKENS if self.max_tokens is None else self.max_tokens
 
 
-Body = TypeVar("Body", bound=_Request)
+Body = TypeVar("Body", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -115,7 +160,6 @@ class Parsed(Generic[Body]):
 # Known to OpenAI, without effect here whatever the value: accepted and listed as ignored.
 _IGNORED = frozenset(
     {
-        "user",
         "metadata",
         "store",
         "service_tier",
@@ -169,14 +213,14 @@ def parse(kind: type[Body], raw: bytes) -> Parsed[Body]:
         body = kind.model_validate(known)
     except ValidationError as error:
         raise _explained(error) from error
-    if body.stream_options is not None and not body.stream:
+    if isinstance(body, _Request) and body.stream_options is not None and not body.stream:
         raise RequestRefused("stream_options needs stream to be true", param="stream_options")
     if isinstance(body, ChatRequest):
         ignored += _ignored_in_messages(body)
     return Parsed(body, tuple(ignored))
 
 
-def _screen(given: Mapping[str, Any], kind: type[_Request]) -> list[str]:
+def _screen(given: Mapping[str, Any], kind: type[BaseModel]) -> list[str]:
     ignored: list[str] = []
     for name, value in given.items():
         if name in kind.model_fields:
@@ -201,7 +245,7 @@ def _screen(given: Mapping[str, Any], kind: type[_Request]) -> list[str]:
 def _ignored_in_messages(body: ChatRequest) -> list[str]:
     ignored = ["messages.name"] if any(message.name is not None for message in body.messages) else []
     parts = (part for message in body.messages if isinstance(message.content, list) for part in message.content)
-    if any(part.cache_control is not None for part in parts):
+    if any(part.cache_control is not None and part.cache_control.get("type") != "shared" for part in parts):
         ignored.append("messages.content.cache_control")
     return ignored
 

@@ -1,13 +1,18 @@
-"""Who runs next: one worker, one request at a time, a bounded queue in order of arrival."""
+"""Who runs next: one worker; decode steps of running requests are batched, prompts are computed between them in slices.
+
+A request that streams is held up by at most one slice of another's prompt. Requests wait while memory for their rows
+is promised to others; among those that wait, the owner who has least running goes first, then the one who was served
+longest ago. Requests of low priority (warming a lesson) get a slice only when no other prompt waits for one.
+"""
 
 import logging
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from deepedu.base.errors import DeepEduError, EngineBusy, EngineDraining, EngineError
 
@@ -16,6 +21,40 @@ logger = logging.getLogger(__name__)
 # Seconds to wait that a full queue answers before anything was measured.
 UNKNOWN_DURATION_S = 5
 REMEMBERED_DURATIONS = 16
+# How long a slice of a prompt may hold up those that stream, in seconds; and the slice before a speed is known.
+SLICE_S = 0.5
+FIRST_SLICE_TOKENS = 64
+
+
+class Work(Protocol):
+    """What a request does, a step at a time; ``generate.Generation`` is one."""
+
+    finished: bool
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether its prompt is still being computed."""
+        ...
+
+    def begin(self) -> bool:
+        """Takes memory; false while there is none for it."""
+        ...
+
+    def prefill(self, limit_tokens: int) -> Sequence[Any]:
+        """Computes a slice of the prompt; returns events."""
+        ...
+
+    def cancel(self) -> Sequence[Any]:
+        """Ends where it is; returns events."""
+        ...
+
+    def end(self) -> None:
+        """Gives its memory back."""
+        ...
+
+
+# One decode step of several requests: events of each, in order.
+DecodeStep = Callable[[Sequence[Any]], Sequence[Sequence[Any]]]
 
 
 @dataclass(frozen=True)
@@ -36,8 +75,10 @@ class Ended:
 class Job:
     """One request. ``sink`` gets every event in the worker's thread, the last of them ``Ended`` or ``Failed``."""
 
-    run: Callable[[threading.Event], Iterator[Any]]
+    work: Work
     sink: Callable[[Any], None]
+    owner: str | None = None
+    low_priority: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
     submitted_at: float = field(default_factory=time.perf_counter)
     started_at: float | None = None
@@ -49,31 +90,37 @@ class Job:
 
 
 class Scheduler:
-    """Runs jobs one after another in its own thread."""
+    """Runs jobs in its own thread."""
 
-    def __init__(self, max_queue: int) -> None:
-        """``max_queue``: jobs that may wait beside the one that runs."""
-        self._max_queue = max_queue
+    def __init__(
+        self, max_queue: int, decode: DecodeStep, *, max_running: int = 4, prefill_chunk_tokens: int = 8192
+    ) -> None:
+        """``max_queue``: jobs that may wait beside the ``max_running`` that run."""
+        self._max_queue, self._max_running = max_queue, max_running
+        self._decode, self._chunk_tokens = decode, prefill_chunk_tokens
         self._waiting: deque[Job] = deque()
-        self._running: Job | None = None
+        self._running: list[Job] = []
         self._changed = threading.Condition()
         self._draining = self._closed = False
         self._durations_s: deque[float] = deque(maxlen=REMEMBERED_DURATIONS)
+        self._served_at: dict[str | None, float] = {}
+        self._prefilled_at: dict[Job, float] = {}
+        self._tokens_per_s = 0.0
         self._thread = threading.Thread(target=self._work, name="deepedu-engine", daemon=True)
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """Jobs in the queue, without the running one."""
+        """Jobs in the queue, without the running ones."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """1 while a job runs, else 0."""
-        return 0 if self._running is None else 1
+        """Jobs being computed."""
+        return len(self._running)
 
     def submit(self, job: Job) -> Job:
-        """Puts a job at the end of the queue.
+        """Puts a job into the queue.
 
         Raises:
             EngineBusy: the queue is full; tells when to come back.
@@ -82,7 +129,8 @@ class Scheduler:
         with self._changed:
             if self._draining:
                 raise EngineDraining("the server is shutting down and takes no new requests: ask another or come back")
-            if len(self._waiting) >= self._max_queue + (0 if self._running else 1):
+            free = max(0, self._max_running - len(self._running))
+            if len(self._waiting) >= self._max_queue + free:
                 raise EngineBusy(
                     f"{len(self._waiting)} requests wait already, the most allowed is {self._max_queue}: "
                     f"come back in {self._retry_after_s()} s",
@@ -93,7 +141,7 @@ class Scheduler:
         return job
 
     def cancel(self, job: Job) -> None:
-        """Frees the job's place: at once when it waits, before its next token when it runs. Harmless if it is over."""
+        """Frees the job's place: at once when it waits, before its next step when it runs. Harmless if it is over."""
         job.cancelled.set()
         with self._changed:
             if job not in self._waiting:
@@ -110,8 +158,8 @@ class Scheduler:
         """
         with self._changed:
             self._draining = True
-            finished = self._changed.wait_for(lambda: not self._waiting and self._running is None, timeout=limit_s)
-            left = [*self._waiting, *([self._running] if self._running else [])]
+            finished = self._changed.wait_for(lambda: not self._waiting and not self._running, timeout=limit_s)
+            left = [*self._waiting, *self._running]
         for job in left:
             self.cancel(job)
         return finished
@@ -128,41 +176,143 @@ class Scheduler:
         if not self._durations_s:
             return UNKNOWN_DURATION_S
         mean_s = sum(self._durations_s) / len(self._durations_s)
-        # A place is free as soon as the running job ends.
-        spent_s = time.perf_counter() - self._running.started_at if self._running and self._running.started_at else 0.0
-        return max(1, math.ceil(mean_s - spent_s))
+        # A place is free as soon as one of the running jobs ends.
+        spent_s = max((time.perf_counter() - (job.started_at or math.inf) for job in self._running), default=0.0)
+        return max(1, math.ceil(mean_s - max(0.0, spent_s)))
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                if not self._waiting:
+                self._changed.wait_for(lambda: self._waiting or self._running or self._closed)
+                if self._closed and not self._waiting and not self._running:
                     return
-                job = self._waiting.popleft()
-                self._running = job
-                job.started_at = started = time.perf_counter()
-            last = self._run(job)
-            # The place is free before the client hears the end, so that its next request finds it free.
-            with self._changed:
-                self._running = None
-                if not job.cancelled.is_set():
-                    self._durations_s.append(time.perf_counter() - started)
-                self._changed.notify_all()
-            _tell(job, last)
+            self._drop_cancelled()
+            self._admit()
+            self._prefill_slice()
+            self._decode_step()
 
-    @staticmethod
-    def _run(job: Job) -> Ended | Failed:
-        try:
-            for event in job.run(job.cancelled):
+    def _drop_cancelled(self) -> None:
+        for job in [job for job in self._running if job.cancelled.is_set()]:
+            for event in job.work.cancel():
                 _tell(job, event)
-        except DeepEduError as error:
-            logger.warning("a request failed: %s", error)
-            return Failed(error)
-        except Exception as error:
-            # The boundary that keeps one failing request from taking the worker down.
-            logger.exception("a request failed unexpectedly")
-            return Failed(EngineError(f"the request failed inside the engine ({type(error).__name__}); see its log"))
-        return Ended(cancelled=job.cancelled.is_set())
+            self._finish(job, Ended(cancelled=True))
+
+    def _admit(self) -> None:
+        """Starts waiting jobs while there are places and memory."""
+        while True:
+            with self._changed:
+                if not self._waiting or len(self._running) >= self._max_running:
+                    return
+                job = min(self._waiting, key=self._turn)
+            # Outside the lock: it may read a lesson from the disk.
+            begun: bool | None = None
+            try:
+                begun = job.work.begin()
+            except Exception as error:  # noqa: BLE001 - the boundary, see _failure
+                self._leave_queue(job, running=True)
+                self._finish(job, _failure(error))
+                continue
+            if not begun:
+                if not self._running:
+                    # Nothing will ever give memory back for it.
+                    self._leave_queue(job, running=True)
+                    refusal = EngineError("there is not enough memory for this request: raise engine.kv_memory_gb")
+                    self._finish(job, Failed(refusal))
+                    continue
+                return
+            if not self._leave_queue(job, running=True):
+                job.work.end()
+
+    def _turn(self, job: Job) -> tuple[bool, int, float, float]:
+        """Sorts those who wait: people first, then by what their owner has running, then by when he was served."""
+        owned = sum(other.owner == job.owner for other in self._running) if job.owner is not None else 0
+        return job.low_priority, owned, self._served_at.get(job.owner, 0.0) if job.owner else 0.0, job.submitted_at
+
+    def _leave_queue(self, job: Job, *, running: bool) -> bool:
+        with self._changed:
+            if job not in self._waiting:
+                return False
+            self._waiting.remove(job)
+            if running:
+                self._running.append(job)
+                job.started_at = time.perf_counter()
+                self._served_at[job.owner] = job.started_at
+            return True
+
+    def _prefill_slice(self) -> None:
+        """A slice of the prompt whose turn it is."""
+        jobs = [job for job in self._running if job.work.prefilling and not job.work.finished]
+        if not jobs:
+            return
+        job = min(jobs, key=lambda each: (each.low_priority, self._prefilled_at.get(each, 0.0)))
+        # Alone, a prompt goes in whole chunks: longer runs of queries share more.
+        alone = len(self._running) == 1 and not self._waiting and not job.low_priority
+        slice_tokens = max(FIRST_SLICE_TOKENS, int(SLICE_S * self._tokens_per_s))
+        limit = self._chunk_tokens if alone else min(self._chunk_tokens, slice_tokens)
+        started = time.perf_counter()
+        before = _done_tokens(job.work)
+        events = _guarded(lambda: job.work.prefill(limit))
+        spent_s = time.perf_counter() - started
+        self._prefilled_at[job] = time.perf_counter()
+        if (tokens := _done_tokens(job.work) - before) >= FIRST_SLICE_TOKENS:
+            self._tokens_per_s = tokens / spent_s
+        self._hand_out(job, events)
+
+    def _decode_step(self) -> None:
+        """One token further in every request whose prompt is computed."""
+        jobs = [job for job in self._running if not job.work.prefilling and not job.work.finished]
+        if not jobs:
+            return
+        try:
+            events = self._decode([job.work for job in jobs])
+        except Exception as error:  # noqa: BLE001 - the boundary, see _failure
+            for job in jobs:
+                self._finish(job, _failure(error))
+            return
+        for job, each in zip(jobs, events, strict=True):
+            self._hand_out(job, each)
+
+    def _hand_out(self, job: Job, events: Sequence[Any]) -> None:
+        for event in events:
+            if isinstance(event, Failed):
+                self._finish(job, event)
+                return
+            _tell(job, event)
+        if job.work.finished:
+            self._finish(job, Ended(cancelled=job.cancelled.is_set()))
+
+    def _finish(self, job: Job, last: Ended | Failed) -> None:
+        job.work.end()
+        self._prefilled_at.pop(job, None)
+        # The place is free before the client hears the end, so that its next request finds it free.
+        with self._changed:
+            if job in self._running:
+                self._running.remove(job)
+            if not job.cancelled.is_set() and not job.low_priority and job.started_at is not None:
+                self._durations_s.append(time.perf_counter() - job.started_at)
+            self._changed.notify_all()
+        _tell(job, last)
+
+
+def _guarded(step: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001 - the boundary, see _failure
+        return [_failure(error)]
+
+
+def _done_tokens(work: Any) -> int:
+    running = getattr(work, "running", None)
+    return 0 if running is None else running.done_tokens
+
+
+def _failure(error: Exception) -> Failed:
+    # The boundary that keeps one failing request from taking the worker down.
+    if isinstance(error, DeepEduError):
+        logger.warning("a request failed: %s", error)
+        return Failed(error)
+    logger.error("a request failed unexpectedly", exc_info=error)
+    return Failed(EngineError(f"the request failed inside the engine ({type(error).__name__}); see its log"))
 
 
 def _tell(job: Job, event: Any) -> None:

@@ -20,16 +20,17 @@ from deepedu.base.errors import (
     EngineLoading,
     RequestRefused,
 )
+from deepedu.engine.cache_routes import add_cache_routes
 from deepedu.engine.completion import Completion, Usage
 from deepedu.engine.engine import Engine
-from deepedu.engine.generate import Sampling
+from deepedu.engine.events import Sampling
 from deepedu.engine.metrics import Metrics, Outcome
 from deepedu.engine.openai_requests import ChatRequest, CompletionRequest, Parsed, parse
+from deepedu.engine.prompt import Prompt
+from deepedu.engine.request_body import check_model, check_servable, error_object, read_body, status_of
 
 logger = logging.getLogger(__name__)
 
-# A window of a million tokens is about 4 MB of text; more than this is no prompt.
-MAX_BODY_BYTES = 32 << 20
 IGNORED_HEADER = "x-deepedu-ignored"
 RETRY_WHILE_LOADING_S = 5
 
@@ -37,7 +38,7 @@ RETRY_WHILE_LOADING_S = 5
 def create_app(engine: Engine) -> FastAPI:
     """The application; the engine may still be loading."""
     app = FastAPI(title="DeepEdu engine", docs_url=None, redoc_url=None, openapi_url=None)
-    metrics = Metrics(lambda: engine.waiting, lambda: engine.running)
+    metrics = Metrics(lambda: engine.waiting, lambda: engine.running, engine.settings.method)
     app.state.metrics = metrics
     _add_status_routes(app, engine, metrics)
     _add_error_handlers(app)
@@ -45,22 +46,23 @@ def create_app(engine: Engine) -> FastAPI:
     @app.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> Response:
         with _Counted(metrics, "chat"):
-            parsed = parse(ChatRequest, await _body(request))
-            _check_servable(engine, parsed.body.model)
-            messages = parsed.body.plain_messages()
-            ids = await asyncio.to_thread(engine.encode_chat, messages)
-            completion = _submit(engine, metrics, "chat", parsed, ids)
+            parsed = parse(ChatRequest, await read_body(request))
+            check_servable(engine, parsed.body.model)
+            messages = parsed.body.chat_messages()
+            prompt = await asyncio.to_thread(engine.encode_chat, messages, parsed.body.user)
+            completion = _submit(engine, metrics, "chat", parsed, prompt)
         return await _respond(engine, completion, parsed, request, _Chat())
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
         with _Counted(metrics, "completions"):
-            parsed = parse(CompletionRequest, await _body(request))
-            _check_servable(engine, parsed.body.model)
+            parsed = parse(CompletionRequest, await read_body(request))
+            check_servable(engine, parsed.body.model)
             ids = await asyncio.to_thread(_prompt_ids, engine, parsed.body.prompt)
-            completion = _submit(engine, metrics, "completions", parsed, ids)
+            completion = _submit(engine, metrics, "completions", parsed, Prompt(ids, owner=parsed.body.user))
         return await _respond(engine, completion, parsed, request, _Text())
 
+    add_cache_routes(app, engine)
     return app
 
 
@@ -87,43 +89,12 @@ def _add_status_routes(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
-        _check_model(engine, name)
+        check_model(engine, name)
         return JSONResponse(_model(name))
 
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "deepedu"}
-
-
-def _check_model(engine: Engine, name: str) -> None:
-    if name not in engine.names:
-        known = ", ".join(repr(each) for each in engine.names)
-        raise RequestRefused(
-            f"there is no model {name!r} here, this server has {known}",
-            param="model",
-            kind="model_not_found",
-            status=404,
-        )
-
-
-def _check_servable(engine: Engine, name: str) -> None:
-    if engine.status == "draining":
-        raise EngineDraining("the server is shutting down and takes no new requests: ask another or come back")
-    if engine.status == "failed":
-        raise EngineError(f"the model could not be loaded: {engine.failure}")
-    _check_model(engine, name)
-    engine.loaded  # noqa: B018 - refuses while loading
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise RequestRefused(
-                f"the body is larger than {MAX_BODY_BYTES} bytes", kind="request_too_large", status=413
-            )
-    return bytes(body)
 
 
 def _prompt_ids(engine: Engine, prompt: str | list[str] | list[int]) -> list[int]:
@@ -143,13 +114,13 @@ def _submit(
     metrics: Metrics,
     endpoint: str,
     parsed: Parsed[Any],
-    ids: list[int],
+    prompt: Prompt,
 ) -> Completion:
-    if not ids:
+    if not prompt.ids:
         raise RequestRefused("the prompt is empty", param="prompt" if endpoint == "completions" else "messages")
     body = parsed.body
     sampling = Sampling(
-        max_tokens=engine.room_tokens(len(ids), body.completion_limit),
+        max_tokens=engine.room_tokens(len(prompt.ids), body.completion_limit),
         temperature=body.temperature,
         top_p=body.top_p,
         seed=body.seed,
@@ -157,7 +128,7 @@ def _submit(
         frequency_penalty=body.frequency_penalty,
         presence_penalty=body.presence_penalty,
     )
-    return Completion(engine, metrics, endpoint, ids, sampling)
+    return Completion(engine, metrics, endpoint, prompt, sampling)
 
 
 class _Counted:
@@ -181,7 +152,7 @@ def _outcome(error: BaseException) -> Outcome:
         return "unavailable"
     if isinstance(error, ClientDisconnect | asyncio.CancelledError):
         return "cancelled"
-    return "refused" if isinstance(error, DeepEduError) and _status(error) < 500 else "failed"
+    return "refused" if isinstance(error, DeepEduError) and status_of(error) < 500 else "failed"
 
 
 class _Chat:
@@ -228,12 +199,23 @@ async def _respond(
     headers = {IGNORED_HEADER: ", ".join(parsed.ignored)} if parsed.ignored else {}
     base = {"id": completion.id, "created": completion.created, "model": engine.names[0]}
     if parsed.body.stream:
-        lines = _stream(completion, base, shape, include_usage=parsed.body.include_usage)
+        lines = _stream(
+            completion,
+            base,
+            shape,
+            include_usage=parsed.body.include_usage,
+            usage_details=parsed.body.usage_details,
+        )
         headers["cache-control"] = "no-cache"
         return _EventStream(completion, lines, headers)
     text, usage = await _whole(completion, request)
     choice = shape.whole(text) | {"index": 0, "finish_reason": usage.finish_reason, "logprobs": None}
-    body = base | {"object": shape.kind, "choices": [choice], "usage": usage.usage(), "timings": usage.timings()}
+    body = base | {
+        "object": shape.kind,
+        "choices": [choice],
+        "usage": usage.usage(details=parsed.body.usage_details),
+        "timings": usage.timings(),
+    }
     if parsed.ignored:
         body["ignored_parameters"] = list(parsed.ignored)
     return JSONResponse(body, headers=headers)
@@ -282,7 +264,12 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _stream(
-    completion: Completion, base: Mapping[str, Any], shape: _Chat | _Text, *, include_usage: bool
+    completion: Completion,
+    base: Mapping[str, Any],
+    shape: _Chat | _Text,
+    *,
+    include_usage: bool,
+    usage_details: bool,
 ) -> AsyncIterator[bytes]:
     def chunk(choice: dict[str, Any] | None, finish_reason: str | None = None, **more: Any) -> bytes:
         choices = [] if choice is None else [choice | {"index": 0, "finish_reason": finish_reason, "logprobs": None}]
@@ -297,32 +284,17 @@ async def _stream(
                 yield chunk(shape.delta(event))
             elif include_usage:
                 yield chunk(shape.last(), event.finish_reason)
-                yield chunk(None, usage=event.usage(), timings=event.timings())
+                yield chunk(None, usage=event.usage(details=usage_details), timings=event.timings())
             else:
                 yield chunk(shape.last(), event.finish_reason, timings=event.timings())
     except DeepEduError as error:
         # The status is sent already; the error goes into the stream, as the OpenAI clients expect it.
-        yield _line({"error": _error_object(error)})
+        yield _line({"error": error_object(error)})
     yield b"data: [DONE]\n\n"
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
-
-
-def _status(error: DeepEduError) -> int:
-    return error.status if isinstance(error, RequestRefused) else error.http_status
-
-
-def _error_object(error: DeepEduError) -> dict[str, Any]:
-    refused = _status(error) < 500
-    kind = "invalid_request_error" if refused else "server_error"
-    return {
-        "message": str(error),
-        "type": "rate_limit_error" if isinstance(error, EngineBusy) else kind,
-        "param": error.param if isinstance(error, RequestRefused) else None,
-        "code": error.kind if isinstance(error, RequestRefused) else error.code,
-    }
 
 
 def _add_error_handlers(app: FastAPI) -> None:
@@ -333,14 +305,17 @@ def _add_error_handlers(app: FastAPI) -> None:
             headers["retry-after"] = str(error.retry_after_s)
         elif isinstance(error, EngineLoading):
             headers["retry-after"] = str(RETRY_WHILE_LOADING_S)
-        return JSONResponse({"error": _error_object(error)}, status_code=_status(error), headers=headers)
+        return JSONResponse({"error": error_object(error)}, status_code=status_of(error), headers=headers)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        known = "GET /v1/models, /health, /metrics; POST /v1/chat/completions, /v1/completions"
+        known = (
+            "GET /v1/models, /health, /metrics; POST /v1/chat/completions, /v1/completions, "
+            "/v1/cache/lookup, /v1/cache/warm, /v1/cache/forget"
+        )
         message = f"{request.method} {request.url.path}: {error.detail}; this server has {known}"
         refused = RequestRefused(message, kind="not_found" if error.status_code == 404 else "invalid_request")
-        return JSONResponse({"error": _error_object(refused)}, status_code=error.status_code, headers=error.headers)
+        return JSONResponse({"error": error_object(refused)}, status_code=error.status_code, headers=error.headers)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_: Request, __: ClientDisconnect) -> Response:
@@ -349,4 +324,4 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(_: Request, error: Exception) -> Response:
         fault = EngineError(f"unexpected {type(error).__name__} in the server; see its log")
-        return JSONResponse({"error": _error_object(fault)}, status_code=500)
+        return JSONResponse({"error": error_object(fault)}, status_code=500)
