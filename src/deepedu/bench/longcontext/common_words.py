@@ -20,14 +20,14 @@ _WORDING: Wordings = {
         "head": "Below are long lists of words. In each list ten words come up very often. Memorize them.",
         "title": "\n\nList {number}:\n",
         "ask": "What are the {count} most common words in list {number} above?",
-        "begin": "The {count} most common words in list {number} are:\n1.",
+        "begin": "The {count} most common words in list {number} are:",
     },
     "vi": {
         "head": "Dưới đây là các danh sách cụm từ rất dài. Trong mỗi danh sách có mười cụm từ xuất hiện rất nhiều lần. "
         "Hãy ghi nhớ chúng.",
         "title": "\n\nDanh sách {number}:\n",
         "ask": "{count} cụm từ xuất hiện nhiều lần nhất trong danh sách {number} ở trên là gì?",
-        "begin": "{count} cụm từ xuất hiện nhiều lần nhất trong danh sách {number} là:\n1.",
+        "begin": "{count} cụm từ xuất hiện nhiều lần nhất trong danh sách {number} là:",
     },
 }
 
