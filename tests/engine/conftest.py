@@ -74,6 +74,52 @@ def tiny(tiny_folder: Path) -> Any:
     return load(tiny_folder, ("tiny",), device="cpu")
 
 
+@pytest.fixture(scope="session")
+def plain(tiny_folder: Path) -> Any:
+    """The same model under transformers' own attention: an adapter changes the one it is given for good."""
+    from deepedu.engine.weights import load
+
+    return load(tiny_folder, ("tiny",), device="cpu")
+
+
+@pytest.fixture
+def make_runner(tiny: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """``make_runner(method="dense", ...)``: the tiny model under a method, with a cache in ``tmp_path/prefix``."""
+    from deepedu.attention.base import Budget
+    from deepedu.attention.registry import make_method
+    from deepedu.engine.runner import Runner, open_cache
+
+    caches: list[Any] = []
+
+    def make(
+        method: str = "dense",
+        fields: dict[str, str] | None = None,
+        budget: Any = None,
+        *,
+        loaded: Any = None,
+        memory_gb: float = 0.1,
+        disk_gb: float = 1.0,
+        rows_dtype: Any = "model",
+    ) -> Any:
+        chosen, limits, model = make_method(method, fields), budget or Budget(), loaded or tiny
+        runner = Runner(model, chosen, limits, rows_dtype=rows_dtype)
+        runner.cache = open_cache(
+            model,
+            chosen,
+            limits,
+            memory_gb=memory_gb,
+            folder=tmp_path / "prefix",
+            disk_gb=disk_gb,
+            rows_dtype=rows_dtype,
+        )
+        caches.append(runner.cache)
+        return runner
+
+    yield make
+    for cache in caches:
+        cache.close()
+
+
 @contextmanager
 def running(engine: Any) -> Iterator[str]:
     """Serves an engine from a thread; yields the address."""

@@ -1,12 +1,16 @@
 """Completions of the tiny model, held against transformers' own."""
 
+import dataclasses
 import threading
 from typing import Any
 
 import pytest
 
 from deepedu.base.errors import EngineError
-from deepedu.engine.generate import Finished, FirstToken, Sampling, TextDelta, generate, new_cache, prefill
+from deepedu.engine.events import Finished, FirstToken, Sampling, TextDelta
+from deepedu.engine.generate import generate
+from deepedu.engine.prompt import Prompt
+from deepedu.engine.runner import Runner
 
 torch = pytest.importorskip("torch", reason="needs the extra 'engine'")
 
@@ -18,23 +22,30 @@ def prompt_ids(tiny: Any, text: str = PROMPT) -> list[int]:
 
 
 def complete(tiny: Any, sampling: Sampling, ids: list[int] | None = None, **options: Any) -> tuple[str, Finished]:
-    events = list(generate(tiny, ids or prompt_ids(tiny), sampling, **options))
+    events = list(generate(Runner(tiny), Prompt(ids or prompt_ids(tiny)), sampling, **options))
     assert isinstance(events[-1], Finished)
     assert [type(event) for event in events].count(FirstToken) == 1
     return "".join(event.text for event in events if isinstance(event, TextDelta)), events[-1]
 
 
-def reference(tiny: Any, tokens: int) -> list[int]:
-    ids = torch.tensor([prompt_ids(tiny)])
-    out = tiny.model.generate(
+def with_model(tiny: Any, model: Any, **more: Any) -> Runner:
+    """A runner whose model is replaced by a spy around it."""
+    runner = Runner(tiny)
+    runner.loaded = dataclasses.replace(tiny, model=model, **more)
+    return runner
+
+
+def reference(plain: Any, tokens: int) -> list[int]:
+    ids = torch.tensor([prompt_ids(plain)])
+    out = plain.model.generate(
         input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=tokens
     )
     return out[0, ids.shape[1] :].tolist()
 
 
-def test_greedy_output_is_that_of_transformers(tiny: Any) -> None:
+def test_greedy_output_is_that_of_transformers(tiny: Any, plain: Any) -> None:
     text, finished = complete(tiny, Sampling(max_tokens=40))
-    expected = reference(tiny, 40)
+    expected = reference(plain, 40)
     assert text == tiny.tokenizer.decode(expected, skip_special_tokens=True).rstrip("\ufffd")
     assert finished.completion_tokens == len(expected)
     assert finished.prompt_tokens == len(prompt_ids(tiny))
@@ -45,12 +56,16 @@ def test_greedy_output_is_the_same_every_time(tiny: Any) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 8192])
-def test_chunked_prefill_computes_the_same(tiny: Any, chunk: int) -> None:
+def test_chunked_prefill_computes_the_same(tiny: Any, plain: Any, chunk: int) -> None:
     ids = prompt_ids(tiny)
     assert len(ids) % 7 != 0
-    logits = prefill(tiny, ids, new_cache(tiny), chunk, threading.Event())
+    runner = Runner(tiny)
+    running, logits = runner.begin(Prompt(ids), 0), None
+    assert running is not None
+    while logits is None:
+        logits = runner.prefill(running, chunk)
     with torch.inference_mode():
-        whole = tiny.model(input_ids=torch.tensor([ids])).logits[0, -1]
+        whole = plain.model(input_ids=torch.tensor([ids])).logits[0, -1]
     torch.testing.assert_close(logits, whole, rtol=1e-4, atol=1e-4)
     sampling = Sampling(max_tokens=30)
     assert complete(tiny, sampling, prefill_chunk_tokens=chunk)[0] == complete(tiny, sampling)[0]
@@ -65,9 +80,9 @@ def test_a_stop_string_never_shows_and_ends_the_completion(tiny: Any) -> None:
     assert finished.completion_tokens < 40
 
 
-def test_the_end_token_ends_without_text(tiny: Any) -> None:
-    first = reference(tiny, 1)[0]
-    ending = type(tiny)(**{**vars(tiny), "end_ids": frozenset({first})})
+def test_the_end_token_ends_without_text(tiny: Any, plain: Any) -> None:
+    first = reference(plain, 1)[0]
+    ending = dataclasses.replace(tiny, end_ids=frozenset({first}))
     text, finished = complete(ending, Sampling(max_tokens=40))
     assert (text, finished.reason, finished.completion_tokens) == ("", "stop", 1)
 
@@ -101,9 +116,9 @@ def test_a_presence_penalty_makes_tokens_differ(tiny: Any) -> None:
 
         config = tiny.model.config
 
-    spied = type(tiny)(**{**vars(tiny), "model": Spy(), "end_ids": frozenset()})
+    spied = with_model(tiny, Spy(), end_ids=frozenset())
     # Larger than any distance between logits: no token may come twice.
-    complete(spied, Sampling(max_tokens=31, presence_penalty=1e6))
+    list(generate(spied, Prompt(prompt_ids(tiny)), Sampling(max_tokens=31, presence_penalty=1e6)))
     assert len(set(fed)) == len(fed) == 30
 
 
@@ -118,15 +133,16 @@ def test_cancelling_stops_between_prefill_chunks(tiny: Any) -> None:
 
         config = tiny.model.config
 
-    counting = type(tiny)(**{**vars(tiny), "model": Counting()})
-    events = list(generate(counting, prompt_ids(tiny), Sampling(5), cancelled=cancelled, prefill_chunk_tokens=4))
+    counting = with_model(tiny, Counting())
+    prompt = Prompt(prompt_ids(tiny))
+    events = list(generate(counting, prompt, Sampling(5), cancelled=cancelled, prefill_chunk_tokens=4))
     assert calls == [4]
     assert [event.reason for event in events if isinstance(event, Finished)] == ["cancelled"]
 
 
 def test_cancelling_stops_between_tokens(tiny: Any) -> None:
     cancelled, count = threading.Event(), 0
-    for event in generate(tiny, prompt_ids(tiny), Sampling(max_tokens=200), cancelled=cancelled):
+    for event in generate(Runner(tiny), Prompt(prompt_ids(tiny)), Sampling(max_tokens=200), cancelled=cancelled):
         count += isinstance(event, TextDelta)
         if count == 2:
             cancelled.set()
@@ -145,6 +161,34 @@ def test_numbers_that_are_none_are_an_error(tiny: Any, temperature: float) -> No
 
         config = tiny.model.config
 
-    broken = type(tiny)(**{**vars(tiny), "model": Broken()})
+    broken = with_model(tiny, Broken())
+    prompt = Prompt(prompt_ids(tiny), owner="a")
     with pytest.raises(EngineError, match="no numbers"):
-        list(generate(broken, prompt_ids(tiny), Sampling(max_tokens=2, temperature=temperature)))
+        list(generate(broken, prompt, Sampling(max_tokens=2, temperature=temperature)))
+    # What led to them serves nobody.
+    assert broken.cache.match(prompt).rows == 0
+    assert broken.cache.reserved_bytes == 0
+
+
+def test_a_prompt_that_is_shared_to_its_end_still_has_an_answer(tiny: Any) -> None:
+    ids = prompt_ids(tiny)
+    runner = Runner(tiny)
+    for _ in range(2):
+        events = list(generate(runner, Prompt(ids, shared_tokens=len(ids)), Sampling(max_tokens=10)))
+        text = "".join(event.text for event in events if isinstance(event, TextDelta))
+        assert text == complete(tiny, Sampling(max_tokens=10))[0]
+
+
+@pytest.mark.parametrize("message", ["DefaultCPUAllocator: can't allocate memory: you tried", "anything else"])
+def test_memory_that_runs_out_names_the_remedy(tiny: Any, message: str) -> None:
+    class Full:
+        def __call__(self, **_: Any) -> Any:
+            raise RuntimeError(message)
+
+        config = tiny.model.config
+
+    runner = with_model(tiny, Full())
+    memory = "allocate" in message
+    with pytest.raises(EngineError if memory else RuntimeError, match="prefill_chunk_tokens" if memory else message):
+        list(generate(runner, Prompt(prompt_ids(tiny)), Sampling(max_tokens=2)))
+    assert runner.cache.reserved_bytes == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deepedu.base.errors import RequestRefused
-from deepedu.engine.openai_requests import ChatRequest, CompletionRequest, parse
+from deepedu.engine.openai_requests import ChatRequest, CompletionRequest, ForgetRequest, parse
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Chào"}]}
 
@@ -29,7 +29,6 @@ def test_defaults_are_greedy() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"user": "x"},
         {"metadata": {"a": "b"}},
         {"store": True},
         {"n": 1},
@@ -105,8 +104,33 @@ def test_wrong_values_name_their_parameter(more: dict[str, Any], param: str) -> 
 def test_text_parts_are_joined_and_cache_control_is_listed() -> None:
     parts = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "b"}]
     parsed = chat(messages=[{"role": "developer", "content": parts, "name": "x"}])
-    assert parsed.body.plain_messages() == [{"role": "system", "content": "a\nb"}]
+    (message,) = parsed.body.chat_messages()
+    assert (message.role, message.text) == ("system", "a\nb")
+    assert not any(part.shared for part in message.parts)
     assert parsed.ignored == ("messages.name", "messages.content.cache_control")
+
+
+def test_parts_may_be_shared_and_tagged() -> None:
+    control = {"type": "shared", "tag": "book-1.2_3"}
+    parts = [{"type": "text", "text": "a", "cache_control": control}, {"type": "text", "text": "b"}]
+    parsed = chat(messages=[{"role": "system", "content": parts}], user="x", usage_details=True)
+    (message,) = parsed.body.chat_messages()
+    assert [(part.text, part.shared, part.tag) for part in message.parts] == [
+        ("a", True, "book-1.2_3"),
+        ("b", False, None),
+    ]
+    assert (parsed.body.user, parsed.body.usage_details, parsed.ignored) == ("x", True, ())
+
+
+@pytest.mark.parametrize("tag", ["", "../x", "A", "a/b", ".a", "a" * 65, 5, "a\n"])
+def test_a_tag_is_a_plain_name(tag: Any) -> None:
+    parts = [{"type": "text", "text": "a", "cache_control": {"type": "shared", "tag": tag}}]
+    parsed = chat(messages=[{"role": "system", "content": parts}])
+    with pytest.raises(RequestRefused, match="tag"):
+        parsed.body.chat_messages()
+    with pytest.raises(RequestRefused) as caught:
+        parse(ForgetRequest, json.dumps({"tag": tag}).encode())
+    assert caught.value.param == "tag"
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])

@@ -32,18 +32,26 @@ from pathlib import Path
 from deepedu.base.config import EngineSettings
 from deepedu.engine import engine, generate, process
 
-def slow(*arguments, **options):
-    for event in generate.generate(*arguments, **options):
+class Slow(generate.Generation):
+    def accept(self, logits):
         time.sleep(0.1)
-        yield event
+        return super().accept(logits)
 
-settings = EngineSettings(model=sys.argv[1], port=0, drain_s=float(sys.argv[2]), device="cpu")
+settings = EngineSettings(
+    model=sys.argv[1], port=0, drain_s=float(sys.argv[2]), device="cpu", cache_dir=sys.argv[3], kv_memory_gb=0.2
+)
 process.serve(
     settings,
-    engine=engine.Engine(settings, complete=slow),
+    engine=engine.Engine(settings, start=Slow),
     on_listening=lambda host, port: print('{"event": "listening", "port": %d}' % port, flush=True),
 )
 """
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DEEPEDU_ENGINE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("DEEPEDU_ENGINE_KV_MEMORY_GB", "0.2")
 
 
 @contextmanager
@@ -92,8 +100,10 @@ def test_serve_announces_its_port_loads_answers_and_ends_on_sigterm(
 
 
 @pytest.mark.parametrize(("drain_s", "complete"), [(60.0, True), (0.3, False)])
-def test_sigterm_drains(tiny_folder: Path, eventually: Callable[..., None], drain_s: float, complete: bool) -> None:
-    command = (sys.executable, "-c", SLOW, str(tiny_folder), str(drain_s))
+def test_sigterm_drains(
+    tiny_folder: Path, tmp_path: Path, eventually: Callable[..., None], drain_s: float, complete: bool
+) -> None:
+    command = (sys.executable, "-c", SLOW, str(tiny_folder), str(drain_s), str(tmp_path))
     with started(command) as (process, url):
         eventually(lambda: health(url) == "ok", 120)
         chunks: list[dict[str, Any]] = []
@@ -118,8 +128,8 @@ def test_sigterm_drains(tiny_folder: Path, eventually: Callable[..., None], drai
             assert chunks[-1]["error"]["code"] == "draining"
 
 
-def test_a_second_signal_does_not_wait(tiny_folder: Path, eventually: Callable[..., None]) -> None:
-    with started((sys.executable, "-c", SLOW, str(tiny_folder), "600")) as (process, url):
+def test_a_second_signal_does_not_wait(tiny_folder: Path, tmp_path: Path, eventually: Callable[..., None]) -> None:
+    with started((sys.executable, "-c", SLOW, str(tiny_folder), "600", str(tmp_path))) as (process, url):
         eventually(lambda: health(url) == "ok", 120)
         body = {**CHAT, "max_tokens": 400, "stream": True}
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as answer:
@@ -169,6 +179,28 @@ def test_a_model_that_cannot_be_loaded_ends_the_process_with_its_message(tmp_pat
     settings = EngineSettings(model=str(tmp_path), port=0, cache_dir=tmp_path)
     with pytest.raises(ModelError, match=r"config\.json"):
         serve(settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--method", "chunk_roling"], "unknown_method", "did you mean 'chunk_rolling'?"),
+        (["--method", "quest", "--set", "pagetokens=16"], "config_error", "has no field 'pagetokens'"),
+        (["--set", "tau=hot"], "config_error", "expected float, came 'hot'"),
+        (["--set", "tau"], "config_error", "expected key=value"),
+        (["--budget-tokens", "600"], "budget_error", "give at least 640"),
+    ],
+)
+def test_settings_that_cannot_be_end_the_server_with_a_message(
+    tiny_folder: Path, arguments: list[str], code: str, words: str
+) -> None:
+    command = [*COMMAND, "serve", "--model", str(tiny_folder), "--port", "0", "--device", "cpu", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120)
+    assert done.returncode == 1
+    message = " ".join(done.stderr.split())
+    assert code in message
+    assert words in message
+    assert "Traceback" not in message
 
 
 def test_a_port_that_is_taken_is_told() -> None:

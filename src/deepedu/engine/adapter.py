@@ -19,7 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from deepedu.attention import run
-from deepedu.attention.base import Budget, Call, Method
+from deepedu.attention.base import Budget, Call, Method, Phase
 from deepedu.attention.tally import Tally
 from deepedu.base.errors import EngineError, Unsupported
 from deepedu.engine.rows import LayerRows, RowBlock, RowsDtype
@@ -97,13 +97,15 @@ class KVState:
     """One sequence: its rows, and what the method remembers of it.
 
     ``exact_from``: position from which prompt tokens attend densely; None takes the last ``exact_tokens`` of whatever
-    comes in one piece. ``last``: whether the next tokens end the prompt.
+    comes in one piece. ``last``: whether the next tokens end the prompt. ``phase`` None takes a single token after the
+    first for decode, as ``model.generate`` has it; a prompt's rest may be a single token too.
     """
 
     adapter: Adapter
     layers: list[LayerRows]
     exact_from: int | None = None
     last: bool = True
+    phase: Phase | None = None
     tally: Tally = field(default_factory=Tally)
     states: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
 
@@ -125,7 +127,7 @@ class KVState:
             start=start,
             budget=adapter.budget,
             scale=scale,
-            phase="decode" if queries.shape[1] == 1 and start > 0 else "prefill",
+            phase=self.phase or ("decode" if queries.shape[1] == 1 and start > 0 else "prefill"),
             layer=layer,
             last=self.last,
             state=self.states.setdefault(layer, {}),
@@ -330,11 +332,14 @@ def _undoes(model: Any, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> bo
     queries = torch.linspace(-1, 1, 3 * shape.head_dim, device=shape.device).reshape(1, 1, 3, -1)
     if rotate is not None:
         cos, sin = angles(torch.arange(5, 8, device=shape.device))
-        try:
-            turned, _ = rotate(queries, queries, cos[None], sin[None])
-        except (RuntimeError, TypeError):
-            turned = None
-        if turned is not None and torch.allclose(_Unrope(angles)(turned, 5), queries, atol=1e-4):
-            return True
+        # Where only some channels turn, some models part them before they call it.
+        for width in (shape.head_dim, cos.shape[-1]):
+            given = queries[..., :width]
+            try:
+                turned, _ = rotate(given, given, cos[None], sin[None])
+            except (RuntimeError, TypeError):
+                continue
+            if torch.allclose(_Unrope(angles)(turned, 5), given, atol=1e-4):
+                return True
     logger.warning("the rotation of %s is not known: methods compare queries after RoPE", type(model).__name__)
     return False

@@ -51,7 +51,8 @@ class Segment:
     @property
     def held_bytes(self) -> int:
         """Memory held; rows that are mapped from a file are the system's to drop."""
-        return 0 if self.source == "disk" else self.rows * sum(block.row_bytes for block in self.blocks)
+        mapped = self.source == "disk" and self.blocks[0].keys.device.type == "cpu"
+        return 0 if mapped else self.rows * sum(block.row_bytes for block in self.blocks)
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,16 @@ class Match:
 class PrefixCache:
     """Segments in memory and on disk, within a limit of bytes that running requests count against too."""
 
-    def __init__(self, limit_bytes: int, dtype: torch.dtype, files: PrefixFiles | None = None) -> None:
-        """``dtype``: that of rows when they are used, whatever they are stored as."""
+    def __init__(
+        self,
+        limit_bytes: int,
+        dtype: torch.dtype,
+        files: PrefixFiles | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        """``dtype``: that of rows when they are used, whatever they are stored as. ``device`` None: the CPU."""
         self.limit_bytes = limit_bytes
-        self._dtype, self._files = dtype, files
+        self._dtype, self._files, self._device = dtype, files, device
         self._lock = threading.RLock()
         self._segments: list[Segment] = []
         self._index: dict[bytes, tuple[Segment, int]] = {}
@@ -190,6 +197,10 @@ class PrefixCache:
             except EngineError as error:
                 logger.warning("%s", error)
                 failure = error
+            except Exception as error:
+                # The boundary of a thread: whoever waits for the end must hear of it.
+                logger.exception("a prefix could not be written")
+                failure = EngineError(f"the prefix could not be written ({type(error).__name__}); see the log")
             if then is not None:
                 then(failure)
 
@@ -230,7 +241,7 @@ class PrefixCache:
         return None, 0
 
     def _from_disk(self, files: PrefixFiles, file: PrefixFile) -> Segment | None:
-        blocks = files.load(file, self._dtype)
+        blocks = files.load(file, self._dtype, self._device)
         if blocks is None:
             return None
         segment = Segment(blocks, file.rows, list(file.hashes), source="disk", tag=file.path.parent.name)

@@ -8,8 +8,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from deepedu.base.errors import DeepEduError, EngineDraining, RequestRefused
+from deepedu.engine.chat_prompt import ChatMessage, ChatPart
 from deepedu.engine.engine import Engine
 from deepedu.engine.events import Warmed, WarmProgress
 from deepedu.engine.openai_requests import CacheRequest, ForgetRequest, parse
@@ -47,8 +49,8 @@ def add_cache_routes(app: FastAPI, engine: Engine) -> None:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
         job = engine.warm(prompt, sink)
-        lines = _lines(engine, job, events, prompt.shared_tokens)
-        return StreamingResponse(lines, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        lines = _lines(engine, events, prompt.shared_tokens)
+        return _WarmStream(engine, job, lines)
 
     @app.post("/v1/cache/forget")
     async def forget(request: Request) -> Response:
@@ -61,19 +63,35 @@ def add_cache_routes(app: FastAPI, engine: Engine) -> None:
 async def _shared_prompt(engine: Engine, request: Request) -> Any:
     body = parse(CacheRequest, await read_body(request)).body
     check_servable(engine, body.model)
-    return await asyncio.to_thread(engine.encode_chat, body.chat_messages())
+    messages = body.chat_messages()
+    if messages[-1].role == "system":
+        # Some templates put the rules into the question, and so show none without one.
+        messages.append(ChatMessage("user", (ChatPart("?"),)))
+    return await asyncio.to_thread(engine.encode_chat, messages)
 
 
-async def _lines(engine: Engine, job: Job, events: asyncio.Queue[Any], total: int) -> AsyncIterator[bytes]:
+class _WarmStream(StreamingResponse):
+    """Server-sent events; ends the warming also when the client left before the first of them."""
+
+    def __init__(self, engine: Engine, job: Job, lines: AsyncIterator[bytes]) -> None:
+        super().__init__(lines, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        self._engine, self._job = engine, job
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # Harmless when it is over; when the client left, the rest is not computed.
+            self._engine.cancel(self._job)
+
+
+async def _lines(engine: Engine, events: asyncio.Queue[Any], total: int) -> AsyncIterator[bytes]:
     try:
         async with aclosing(_progress(engine, events, total)) as told:
             async for each in told:
                 yield _line(each)
     except DeepEduError as error:
         yield _line({"error": error_object(error)})
-    finally:
-        # Harmless when it is over; when the client left, the rest is not computed.
-        engine.cancel(job)
     yield b"data: [DONE]\n\n"
 
 

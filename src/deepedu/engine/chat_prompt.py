@@ -70,10 +70,34 @@ def tokenize_chat(tokenizer: Any, messages: Sequence[ChatMessage], control_token
     cut, tag = _shared_end(text, messages)
     head, _ = _encode(tokenizer, text[:cut]) if cut else ([], [])
     tail, offsets = _encode(tokenizer, text[cut:])
-    question = next((each.text for each in reversed(messages) if each.role == "user"), None)
-    at = -1 if question is None else text.rfind(question)
-    question_from = None if at < cut else len(head) + bisect_left(offsets, at - cut)
+    at = _question_start(text, messages)
+    question_from = None
+    if at is not None and at >= cut and offsets:
+        index = bisect_left(offsets, at - cut)
+        # A token that reaches into the question belongs to it.
+        inside = index == len(offsets) or offsets[index] > at - cut
+        question_from = len(head) + max(0, index - inside)
     return ChatTokens([*head, *tail], len(head), question_from, tag)
+
+
+def _question_start(text: str, messages: Sequence[ChatMessage]) -> int | None:
+    """Where in the rendered text the last user message begins; never behind it."""
+    found, end = None, 0
+    for message in messages:
+        span = _find(text, message.text, end)
+        if span is not None:
+            end = span[1]
+        if message.role == "user":
+            found = None if span is None else span[0]
+    return found
+
+
+def _find(text: str, part: str, start: int) -> tuple[int, int] | None:
+    """Begin and end of a part in the rendered text, also where the template strips what it is given."""
+    for wanted in (part, part.lstrip(), part.strip()):
+        if wanted and (at := text.find(wanted, start)) >= 0:
+            return at, at + len(wanted)
+    return None
 
 
 def _shared_end(text: str, messages: Sequence[ChatMessage]) -> tuple[int, str | None]:
@@ -86,11 +110,11 @@ def _shared_end(text: str, messages: Sequence[ChatMessage]) -> tuple[int, str | 
                 break
             leading.append(part)
         shared = "\n".join(part.text for part in leading)
-        at = text.find(shared, end) if shared else -1
-        if at < 0:
+        span = _find(text, shared, end)
+        if span is None:
             # Nothing shared here, or a template that rewrites what it is given.
             break
-        end = at + len(shared)
+        end = span[1]
         tag = next((part.tag for part in reversed(leading) if part.tag), tag)
         if len(leading) < len(message.parts):
             break
@@ -98,13 +122,13 @@ def _shared_end(text: str, messages: Sequence[ChatMessage]) -> tuple[int, str | 
 
 
 def _encode(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
-    """Token ids and where each begins in the text."""
+    """Token ids and where each begins in the text; nowhere where the tokenizer does not tell."""
     # The outer encode() sets truncation and padding anew each time, which fails while the worker decodes with the same
     # tokenizer; the backend's own call changes nothing and lets other threads run.
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         ids = tokenizer.encode(text, add_special_tokens=False)
-        return ids, list(range(len(ids)))
+        return ids, []
     encoded = backend.encode(text, add_special_tokens=False)
     return encoded.ids, [start for start, _ in encoded.offsets]
 

@@ -25,6 +25,7 @@ from deepedu.engine.scheduler import Failed, Job, Scheduler, Work
 from deepedu.engine.weights import LoadedModel
 
 if TYPE_CHECKING:
+    from deepedu.attention.base import Budget, Method
     from deepedu.engine.cache import Segment
     from deepedu.engine.runner import Runner
 
@@ -104,6 +105,8 @@ class Engine:
         """
         settings = self.settings
         try:
+            # Before minutes are spent on the model.
+            self._method_and_budget()
             if settings.threads:
                 import torch
 
@@ -137,13 +140,10 @@ class Engine:
             Unsupported: the method of the settings cannot read this model's cache.
             ConfigError: the method, its fields or its budget.
         """
-        from deepedu.attention.base import Budget
-        from deepedu.attention.registry import make_method
         from deepedu.engine.runner import Runner, open_cache
 
         settings = self.settings
-        method = make_method(settings.method, _fields(settings.method_set))
-        budget = Budget(settings.budget_tokens)
+        method, budget = self._method_and_budget()
         runner = Runner(loaded, method, budget, rows_dtype=settings.kv_rows)
         runner.cache = open_cache(
             loaded,
@@ -166,6 +166,13 @@ class Engine:
             method,
             runner.cache.limit_bytes >> 20,
         )
+
+    def _method_and_budget(self) -> "tuple[Method, Budget]":
+        from deepedu.attention.base import Budget
+        from deepedu.attention.registry import make_method
+
+        settings = self.settings
+        return make_method(settings.method, _fields(settings.method_set)), Budget(settings.budget_tokens)
 
     @property
     def runner(self) -> "Runner":
@@ -206,7 +213,7 @@ class Engine:
         return backend.encode(text).ids
 
     def room_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
-        """Tokens the completion may have: ``max_tokens``, or what the window leaves.
+        """Tokens the completion may have: ``max_tokens``, or what the window and the memory for rows leave.
 
         Raises:
             ContextLengthExceeded: the prompt leaves no room, or less than was asked for.
@@ -227,7 +234,10 @@ class Engine:
                 prompt_tokens=prompt_tokens,
                 window_tokens=window,
             )
-        return window - prompt_tokens if max_tokens is None else max_tokens
+        if max_tokens is not None:
+            return max_tokens
+        runner = self.runner
+        return max(1, min(window, runner.cache.limit_bytes // runner.row_bytes) - prompt_tokens)
 
     def submit(self, prompt: Prompt, sampling: Sampling, sink: Callable[[Any], None]) -> Job:
         """Queues a completion. ``sink`` gets its events in the worker's thread: those of ``generate``, then
@@ -260,6 +270,8 @@ class Engine:
     def store(self, segment: "Segment") -> "Future[EngineError | None]":
         """Writes a warmed prefix to disk; the future tells what went wrong, or None."""
         done: Future[EngineError | None] = Future()
+        # Whoever waits may go away; the writer still tells.
+        done.set_running_or_notify_cancel()
         self.runner.cache.store(segment, done.set_result)
         return done
 

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,9 @@ class Generation:
 
     def __init__(self, runner: Runner, prompt: Prompt, sampling: Sampling) -> None:
         assert prompt.ids, "an empty prompt is refused before it gets here"
+        # One token at least is left to compute: its logits are wanted.
+        if prompt.shared_tokens == len(prompt.ids):
+            prompt = replace(prompt, shared_tokens=prompt.shared_tokens - 1)
         self.runner, self.prompt, self.sampling = runner, prompt, sampling
         self.running: Running | None = None
         self.finished = False
@@ -40,6 +44,7 @@ class Generation:
         self._stop_filter = StopFilter(sampling.stop)
         self._count = 0
         self._prefilled = False
+        self._keep = True
         self._started = self._first_at = self._last_at = time.perf_counter()
 
     @property
@@ -50,7 +55,8 @@ class Generation:
     def begin(self) -> bool:
         """Takes the prompt into the cache; false while there is no memory for it."""
         self._started = time.perf_counter()
-        self.running = self.runner.begin(self.prompt, self.sampling.max_tokens)
+        with self._memory_errors():
+            self.running = self.runner.begin(self.prompt, self.sampling.max_tokens)
         return self.running is not None
 
     def prefill(self, limit_tokens: int) -> list[GenerationEvent]:
@@ -66,7 +72,12 @@ class Generation:
     def accept(self, logits: "torch.Tensor") -> list[GenerationEvent]:
         """Chooses the next token from the logits after the last one, float32 [vocabulary]."""
         events: list[GenerationEvent] = []
-        self.token_id = self._chooser.choose(logits)
+        try:
+            self.token_id = self._chooser.choose(logits)
+        except EngineError:
+            # Rows that led to no numbers must not serve the next prompt.
+            self._keep = False
+            raise
         self._count += 1
         self._last_at = time.perf_counter()
         if self._count == 1:
@@ -90,7 +101,7 @@ class Generation:
         """Gives the memory back; harmless when it has none."""
         running, self.running = self.running, None
         if running is not None:
-            self.runner.end(running)
+            self.runner.end(running, keep=self._keep)
 
     def _finish(self, reason: FinishReason) -> list[GenerationEvent]:
         events: list[GenerationEvent] = []
@@ -123,7 +134,10 @@ class Generation:
 
         try:
             yield
-        except (torch.OutOfMemoryError, MemoryError) as error:
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            # On the CPU torch has no class of its own for it.
+            if type(error) is RuntimeError and "allocate memory" not in str(error):
+                raise
             if self.runner.loaded.device.type == "cuda":
                 torch.cuda.empty_cache()
             raise EngineError(

@@ -8,6 +8,7 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,11 @@ class PrefixFiles:
                 return None
             return found
 
-    def load(self, file: PrefixFile, dtype: torch.dtype) -> list[RowBlock] | None:
-        """The rows, mapped: what is not looked at is not read. None where the file turns out damaged or gone."""
+    def load(self, file: PrefixFile, dtype: torch.dtype, device: torch.device | None = None) -> list[RowBlock] | None:
+        """The rows, mapped: what is not looked at is not read; on another device than the CPU a copy.
+
+        None where the file turns out damaged or gone.
+        """
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -81,6 +85,8 @@ class PrefixFiles:
                 self._drop(file)
             return None
         self._sound.add(file.path)
+        if device is not None and device.type != "cpu":
+            tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         layers = sum(name.startswith("key.") for name in tensors)
         return [
             RowBlock(
@@ -124,13 +130,14 @@ class PrefixFiles:
             self._make_room(size)
             save_file(tensors, str(part), metadata)
             part.replace(path)
+            file = PrefixFile(path, rows, tuple(hashes), path.stat().st_size)
         except (OSError, SafetensorError) as error:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
             raise EngineError(
                 f"the prefix cannot be written to {path.parent} ({error}): free {size >> 20} MB there, or turn the "
                 "disk cache off with engine.prefix_disk_gb = 0"
             ) from error
-        file = PrefixFile(path, rows, tuple(hashes), path.stat().st_size)
         with self._lock:
             self._add(file)
             self._sound.add(path)
@@ -157,9 +164,11 @@ class PrefixFiles:
 
     def _scan(self) -> None:
         for path in sorted(self.folder.glob("*/*")):
-            if path.suffix == ".part" and time.time() - path.stat().st_mtime > 3600:
-                # Of a writer that was killed.
-                path.unlink(missing_ok=True)
+            if path.suffix == ".part" or path.name.startswith(".tmp"):
+                # Of a writer that was killed; safetensors has a temporary name of its own.
+                with suppress(OSError):
+                    if time.time() - path.stat().st_mtime > 3600:
+                        path.unlink()
             elif path.suffix == ".safetensors" and (file := self._read_header(path)) is not None:
                 self._add(file)
 

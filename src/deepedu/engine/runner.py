@@ -100,12 +100,30 @@ class Runner:
     def begin(self, prompt: Prompt, max_tokens: int) -> Running | None:
         """Takes a prompt in, reusing what is there; None while there is no memory for it."""
         match = self.cache.match(prompt)
-        whole = match.shared_rows == prompt.shared_tokens
-        capacity = len(prompt.ids) + max_tokens - (match.shared_rows if whole else 0)
-        size = capacity * self.row_bytes
-        if not self.cache.reserve(size):
+        size = self._reserve(prompt, max_tokens, match)
+        if size is None:
             self.cache.done_with(match)
-            return None
+            # What was found is only in the way where it leaves no room and nothing runs that could make some.
+            if not match.rows or self.cache.reserved_bytes:
+                return None
+            match = Match()
+            if (size := self._reserve(prompt, max_tokens, match)) is None:
+                return None
+        try:
+            return self._started(prompt, match, size)
+        except BaseException:
+            self.cache.release(size)
+            self.cache.done_with(match)
+            raise
+
+    def _reserve(self, prompt: Prompt, max_tokens: int, match: Match) -> int | None:
+        """Bytes promised for what a prompt adds to a match; None where there are not as many."""
+        there = match.shared_rows if match.shared_rows == prompt.shared_tokens else 0
+        size = (len(prompt.ids) + max_tokens - there) * self.row_bytes
+        return size if self.cache.reserve(size) else None
+
+    def _started(self, prompt: Prompt, match: Match, size: int) -> Running:
+        whole, capacity = match.shared_rows == prompt.shared_tokens, size // self.row_bytes
         if whole:
             blocks = None if match.shared is None else match.shared.blocks
             state = self.adapter.new_sequence(capacity, blocks, match.shared_rows)
@@ -132,6 +150,7 @@ class Runner:
         end = min(stop, start + limit_tokens)
         state = running.state
         # Shared rows serve other prompts too: none of them is the last of its prompt.
+        state.phase = "prefill"
         state.last = prompt.shared_tokens < end == len(prompt.ids)
         state.exact_from = self._exact_from(prompt)
         logits = None
@@ -145,22 +164,25 @@ class Runner:
         """One token further in each sequence. Returns logits, float32 [sequences, vocabulary]."""
         for each, token in zip(running, tokens, strict=True):
             each.ids.append(token)
+            each.state.phase = "decode"
         return self._forward([each.state for each in running], [[token] for token in tokens])
 
     def end(self, running: Running, *, keep: bool = True) -> None:
         """Gives the memory back; rows of the prompt may serve its owner's next one where ``keep``."""
         prompt, state = running.prompt, running.state
+        # First, so that the rows that are kept do not count twice and drive each other out.
+        self.cache.release(running.reserved_bytes)
+        blocks = [layer.own_blocks[0] for layer in state.layers]
+        # A step that failed has filled the first layers further than the last.
+        rows = blocks[-1].used
         if running.sealed:
             if keep and not self.method.evicts:
-                blocks = [layer.own_blocks[0] for layer in state.layers]
-                self.cache.add_private(prompt, [*prompt.ids, *running.ids], blocks, blocks[-1].used)
-        elif keep and running.done_tokens > running.match.shared_rows:
+                self.cache.add_private(prompt, [*prompt.ids, *running.ids], blocks, rows)
+        elif keep and rows > running.match.shared_rows:
             # A warm-up that was interrupted goes on from here the next time.
-            blocks = [layer.own_blocks[0] for layer in state.layers]
-            segment = self.cache.add_shared(prompt, blocks, running.done_tokens)
+            segment = self.cache.add_shared(prompt, blocks, rows)
             self.cache.store(segment)
             self.cache.done_with(Match(segment))
-        self.cache.release(running.reserved_bytes)
         sealed_here = running.shared is not None and running.shared is not running.match.shared
         self.cache.done_with(running.match)
         if sealed_here:
@@ -182,7 +204,7 @@ class Runner:
     def _exact_from(self, prompt: Prompt) -> int:
         newest = len(prompt.ids) - self.method.exact_tokens
         question = prompt.shared_tokens if prompt.question_from is None else prompt.question_from
-        return max(newest, question)
+        return max(newest, question, prompt.shared_tokens)
 
     def _forward(self, states: Sequence[KVState], ids: Sequence[list[int]]) -> "Tensor":
         device = self.loaded.device
@@ -223,7 +245,7 @@ def open_cache(
     memory = int(memory_gb * 2**30) if memory_gb is not None else _free_bytes(loaded) // 2
     fingerprint = _fingerprint(loaded, method, budget, rows_dtype)
     files = None if disk_gb == 0 else PrefixFiles(folder, fingerprint, int(disk_gb * 2**30))
-    return PrefixCache(memory, loaded.dtype, files)
+    return PrefixCache(memory, loaded.dtype, files, loaded.device)
 
 
 def _free_bytes(loaded: LoadedModel) -> int:

@@ -2,7 +2,8 @@
 
 A request that streams is held up by at most one slice of another's prompt. Requests wait while memory for their rows
 is promised to others; among those that wait, the owner who has least running goes first, then the one who was served
-longest ago. Requests of low priority (warming a lesson) get a slice only when no other prompt waits for one.
+longest ago; those who do not say who they are count as one owner. Requests of low priority (warming a lesson) get a
+slice only when no other prompt waits for one; one of them runs at a time, beside the places for the others.
 """
 
 import logging
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 # Seconds to wait that a full queue answers before anything was measured.
 UNKNOWN_DURATION_S = 5
 REMEMBERED_DURATIONS = 16
+REMEMBERED_OWNERS = 4096
 # How long a slice of a prompt may hold up those that stream, in seconds; and the slice before a speed is known.
 SLICE_S = 0.5
 FIRST_SLICE_TOKENS = 64
@@ -95,7 +97,7 @@ class Scheduler:
     def __init__(
         self, max_queue: int, decode: DecodeStep, *, max_running: int = 4, prefill_chunk_tokens: int = 8192
     ) -> None:
-        """``max_queue``: jobs that may wait beside the ``max_running`` that run."""
+        """``max_queue``: jobs that may wait beside the ``max_running`` that run; as many of low priority besides."""
         self._max_queue, self._max_running = max_queue, max_running
         self._decode, self._chunk_tokens = decode, prefill_chunk_tokens
         self._waiting: deque[Job] = deque()
@@ -129,10 +131,10 @@ class Scheduler:
         with self._changed:
             if self._draining:
                 raise EngineDraining("the server is shutting down and takes no new requests: ask another or come back")
-            free = max(0, self._max_running - len(self._running))
-            if len(self._waiting) >= self._max_queue + free:
+            waiting = sum(other.low_priority == job.low_priority for other in self._waiting)
+            if waiting >= self._max_queue + self._free_places(low_priority=job.low_priority):
                 raise EngineBusy(
-                    f"{len(self._waiting)} requests wait already, the most allowed is {self._max_queue}: "
+                    f"{waiting} requests wait already, the most allowed is {self._max_queue}: "
                     f"come back in {self._retry_after_s()} s",
                     retry_after_s=self._retry_after_s(),
                 )
@@ -201,42 +203,49 @@ class Scheduler:
         """Starts waiting jobs while there are places and memory."""
         while True:
             with self._changed:
-                if not self._waiting or len(self._running) >= self._max_running:
+                ready = [job for job in self._waiting if self._free_places(low_priority=job.low_priority)]
+                if not ready:
                     return
-                job = min(self._waiting, key=self._turn)
+                job = min(ready, key=self._turn)
             # Outside the lock: it may read a lesson from the disk.
             begun: bool | None = None
             try:
                 begun = job.work.begin()
             except Exception as error:  # noqa: BLE001 - the boundary, see _failure
-                self._leave_queue(job, running=True)
-                self._finish(job, _failure(error))
+                if self._leave_queue(job):
+                    self._finish(job, _failure(error))
                 continue
             if not begun:
                 if not self._running:
                     # Nothing will ever give memory back for it.
-                    self._leave_queue(job, running=True)
                     refusal = EngineError("there is not enough memory for this request: raise engine.kv_memory_gb")
-                    self._finish(job, Failed(refusal))
+                    if self._leave_queue(job):
+                        self._finish(job, Failed(refusal))
                     continue
                 return
-            if not self._leave_queue(job, running=True):
-                job.work.end()
+            if not self._leave_queue(job):
+                _end(job)
+
+    def _free_places(self, *, low_priority: bool) -> int:
+        taken = sum(job.low_priority == low_priority for job in self._running)
+        return max(0, (1 if low_priority else self._max_running) - taken)
 
     def _turn(self, job: Job) -> tuple[bool, int, float, float]:
         """Sorts those who wait: people first, then by what their owner has running, then by when he was served."""
-        owned = sum(other.owner == job.owner for other in self._running) if job.owner is not None else 0
-        return job.low_priority, owned, self._served_at.get(job.owner, 0.0) if job.owner else 0.0, job.submitted_at
+        owned = sum(other.owner == job.owner for other in self._running)
+        return job.low_priority, owned, self._served_at.get(job.owner, 0.0), job.submitted_at
 
-    def _leave_queue(self, job: Job, *, running: bool) -> bool:
+    def _leave_queue(self, job: Job) -> bool:
+        """Lets a waiting job run; false where it was cancelled meanwhile."""
         with self._changed:
             if job not in self._waiting:
                 return False
             self._waiting.remove(job)
-            if running:
-                self._running.append(job)
-                job.started_at = time.perf_counter()
-                self._served_at[job.owner] = job.started_at
+            self._running.append(job)
+            job.started_at = time.perf_counter()
+            self._served_at[job.owner] = job.started_at
+            if len(self._served_at) > REMEMBERED_OWNERS:
+                self._served_at = {job.owner: job.started_at}
             return True
 
     def _prefill_slice(self) -> None:
@@ -282,7 +291,7 @@ class Scheduler:
             self._finish(job, Ended(cancelled=job.cancelled.is_set()))
 
     def _finish(self, job: Job, last: Ended | Failed) -> None:
-        job.work.end()
+        _end(job)
         self._prefilled_at.pop(job, None)
         # The place is free before the client hears the end, so that its next request finds it free.
         with self._changed:
@@ -292,6 +301,14 @@ class Scheduler:
                 self._durations_s.append(time.perf_counter() - job.started_at)
             self._changed.notify_all()
         _tell(job, last)
+
+
+def _end(job: Job) -> None:
+    try:
+        job.work.end()
+    except Exception:
+        # The boundary, see _failure: the worker goes on, whatever a request leaves behind.
+        logger.exception("a request could not be ended cleanly")
 
 
 def _guarded(step: Callable[[], Sequence[Any]]) -> Sequence[Any]:
