@@ -13,7 +13,9 @@ from deepedu.attention.methods.token_select import TokenSelect
 from deepedu.attention.reference import TensorRows
 from deepedu.base.errors import ConfigError
 
-PUBLISHED = ChunkRolling(similarity="roped", fingerprint="anchor", local="cluster")
+# One choice for all heads, asked with one mean query, among the candidates only, and no rows read besides.
+PLAIN: dict[str, Any] = {"probes": 1, "heads": "layer", "vote": "candidates", "lead_tokens": 0}
+PUBLISHED = ChunkRolling(similarity="roped", fingerprint="anchor", local="cluster", **PLAIN)
 BUDGET = Budget(tokens=8 + 32 + 100, sinks=8, local=32)
 
 
@@ -28,7 +30,7 @@ def every(method: Any, sequence: Made, chunk: int = 160, budget: Budget = BUDGET
 @pytest.mark.parametrize("local", ["cluster", "block"])
 @pytest.mark.parametrize("fingerprint", ["anchor", "blocks"])
 def test_clusters_of_one_block_are_token_select(local: Any, fingerprint: Any) -> None:
-    method = ChunkRolling(tau=1.01, similarity="roped", fingerprint=fingerprint, local=local, pool="max")
+    method = ChunkRolling(tau=1.01, similarity="roped", fingerprint=fingerprint, local=local, pool="max", **PLAIN)
     here, there = made(401), made(401)
     assert every(method, here) == every(TokenSelect(), there)
     assert here.tally == there.tally
@@ -36,7 +38,7 @@ def test_clusters_of_one_block_are_token_select(local: Any, fingerprint: Any) ->
 
 def test_each_block_of_a_cluster_reads_what_token_select_would_give_it() -> None:
     here, there = made(401), made(401)
-    method = ChunkRolling(tau=-1, similarity="roped", max_cluster_tokens=4096)
+    method = ChunkRolling(tau=-1, similarity="roped", max_cluster_tokens=4096, **PLAIN)
     assert every(method, here) == every(TokenSelect(), there)
     assert here.tally.retrieval_calls == 3  # One for each chunk.
     assert here.tally.blocks == there.tally.blocks == there.tally.retrieval_calls
@@ -104,7 +106,7 @@ def test_the_anchor_alone_asks() -> None:
 def test_all_blocks_ask_in_one_pass(pool: Any) -> None:
     sequence = made(396)
     call = sequence.call(300, 396, BUDGET)
-    method = ChunkRolling(tau=-1.0, similarity="roped", local="cluster", pool=pool)
+    method = ChunkRolling(tau=-1.0, similarity="roped", local="cluster", pool=pool, **PLAIN)
     (selection,) = method.select(call)
     votes = torch.zeros(3, 300 - 8)
     for block in range(3):
@@ -119,12 +121,50 @@ def test_all_blocks_ask_in_one_pass(pool: Any) -> None:
 def test_more_probes_add_their_votes() -> None:
     sequence = made(332)
     call = sequence.call(300, 332, BUDGET)
-    (selection,) = ChunkRolling(block_tokens=32, max_cluster_tokens=32, probes=4).select(call)
+    (selection,) = ChunkRolling(block_tokens=32, max_cluster_tokens=32, **{**PLAIN, "probes": 4}).select(call)
     votes = torch.zeros(300 - 8)
     for head in range(28):
         for part in call.queries[head].view(4, 8, 8).mean(1):
             votes += torch.softmax(sequence.rows.keys(8, 300)[head // 7] @ part * 8**-0.5, dim=0)
     assert chosen(selection) == sorted((votes.topk(100).indices + 8).tolist())
+
+
+def test_heads_of_one_key_head_choose_for_themselves() -> None:
+    sequence = made(332)
+    call = sequence.call(300, 332, BUDGET)
+    (selection,) = ChunkRolling(block_tokens=32, **{**PLAIN, "heads": "kv"}).select(call)
+    assert len(selection.rows) == 4
+    for kv_head, rows in enumerate(selection.rows):
+        votes = torch.zeros(300 - 8)
+        for head in range(7 * kv_head, 7 * kv_head + 7):
+            query = call.queries[head].mean(0)
+            votes += torch.softmax(sequence.rows.keys(8, 300)[kv_head] @ query * 8**-0.5, dim=0)
+        assert rows.tolist() == sorted((votes.topk(100).indices + 8).tolist())
+
+
+def test_a_head_that_looks_at_the_sinks_has_little_say() -> None:
+    # Two heads share the keys. The first wants the sinks above all and row 50 a little, the second rows 60 to 79.
+    keys = torch.zeros(1, 332, 4)
+    keys[0, :8, 0], keys[0, 50, 0], keys[0, 60:80, 1] = 12.0, 4.0, 1.0
+    queries = torch.zeros(2, 332, 4)
+    queries[0, :, 0] = queries[1, :, 1] = 4.0
+    call = Made(TensorRows(keys, keys.clone()), queries).call(300, 332, Budget(tokens=8 + 32 + 20, sinks=8, local=32))
+    (candidates,) = ChunkRolling(block_tokens=32, **PLAIN).select(call)
+    (past,) = ChunkRolling(block_tokens=32, **{**PLAIN, "vote": "past"}).select(call)
+    assert 50 in chosen(candidates)
+    assert chosen(past) == list(range(60, 80))
+
+
+def test_rows_just_before_a_block_are_read_in_the_place_of_selected_ones() -> None:
+    sequence = made(396)
+    call = sequence.call(300, 396, BUDGET)
+    method = ChunkRolling(block_tokens=32, tau=-1.0, **{**PLAIN, "lead_tokens": 20})
+    found = list(method.select(call))
+    assert [each.local_start for each in found] == [280, 312, 344]
+    assert [len(chosen(each)) for each in found] == [80, 80, 80]
+    # At most a quarter of what may be selected.
+    wide = dataclasses.replace(method, lead_tokens=1000)
+    assert [each.local_start for each in wide.select(call)] == [275, 307, 339]
 
 
 def test_before_rotation_a_steady_query_is_one_topic() -> None:
@@ -179,6 +219,7 @@ def test_decode_is_token_selects() -> None:
         ({"block_tokens": 0}, "block_tokens=0"),
         ({"max_cluster_tokens": 100}, "max_cluster_tokens=100"),
         ({"probes": 3}, "probes must divide"),
+        ({"lead_tokens": -1}, "lead_tokens must be"),
         ({"local": "cluster"}, "pool=each needs local=block"),
     ],
 )

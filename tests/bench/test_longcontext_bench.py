@@ -1,5 +1,7 @@
 """The bench end to end with a tiny random model and readers made up here; the dense reader against a plain forward."""
 
+import copy
+import dataclasses
 import io
 import json
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ from deepedu.bench.tasks import longcontext
 
 torch = pytest.importorskip("torch", reason="needs the extra 'engine'")
 
-from deepedu.bench.longcontext.reader import DenseReader, make_reader  # noqa: E402
+from deepedu.bench.longcontext.reader import make_reader  # noqa: E402
 
 WINDOW_TOKENS = 4096
 
@@ -84,21 +86,42 @@ def plainly(loaded: Any, ids: list[int], max_tokens: int) -> list[int]:
     return reply
 
 
-def test_the_dense_reader_answers_every_question_as_if_it_were_the_first(
-    loaded: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", ["transformers", "dense", "chunk_rolling"])
+def test_a_reader_answers_every_question_as_if_it_were_the_first(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr("deepedu.bench.longcontext.reader.PREFILL_CHUNK_TOKENS", 7)
-    reader = make_reader("dense", loaded)
-    assert isinstance(reader, DenseReader)
+    # The context fits the budget, so every method reads all of it.
+    for module in ("reader", "method_reader"):
+        monkeypatch.setattr(f"deepedu.bench.longcontext.{module}.PREFILL_CHUNK_TOKENS", 7)
+    own = copy.deepcopy(loaded.model)
+    reader = make_reader(method, dataclasses.replace(loaded, model=own), EngineSettings())
     for context in ([5, 9, 33, 60] * 6, [70, 8, 12]):
         reader.read(context)
         for question in ([11, 12], [40], [11, 12], [90, 91, 92, 93]):
             assert reader.answer(question, 9) == plainly(loaded, [*context, *question], 9)
 
 
+def test_readers_of_one_model_leave_each_other_alone(loaded: Any) -> None:
+    own = dataclasses.replace(loaded, model=copy.deepcopy(loaded.model))
+    readers = [make_reader(method, own, EngineSettings()) for method in ("transformers", "dense", "sink_window")]
+    for reader in readers:
+        reader.read([5, 9, 33, 60])
+    expected = plainly(loaded, [5, 9, 33, 60, 11], 4)
+    assert [reader.answer([11], 4) for reader in (*readers, *readers)] == [expected] * 6
+
+
+def test_a_reader_drops_rows_as_its_method_does(loaded: Any) -> None:
+    own = dataclasses.replace(loaded, model=copy.deepcopy(loaded.model))
+    reader = make_reader("expected_attention:k=0", own, EngineSettings())
+    reader.read([5, 9, 33, 60] * 6)
+    assert len(reader.answer([11], 3)) <= 3
+
+
 def test_an_unknown_method_is_named(loaded: Any) -> None:
     with pytest.raises(UnknownMethod, match="'dence'"):
-        make_reader("dence", loaded)
+        make_reader("dence", loaded, EngineSettings())
+    with pytest.raises(ConfigError, match="tua"):
+        make_reader("chunk_rolling:tua=1", loaded, EngineSettings())
 
 
 def test_the_context_is_a_fixed_prefix_and_the_question_comes_last(tokenizer: Any) -> None:
@@ -156,19 +179,19 @@ def world(loaded: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path
         "blind:k=1": Knowing(tokenizer, spec="blind k=1", knows=False),
     }
 
-    def make(method: str, _: Any) -> Any:
+    def make(method: str, *_: Any) -> Any:
         if method == "alien":
             raise Unsupported("not with this model")
         return readers[method]
 
     monkeypatch.setattr(longcontext, "make_reader", make)
     monkeypatch.setattr(longcontext.weights, "resolve", lambda *_: tmp_path)
-    monkeypatch.setattr(longcontext.weights, "load", lambda *_, **__: loaded)
+    monkeypatch.setattr(longcontext, "load_model", lambda _: loaded)
     monkeypatch.setenv("DEEPEDU_DATA", str(tmp_path / "nowhere"))
     settings = Settings(engine=EngineSettings(model="tiny", cache_dir=tmp_path))
 
     def run(**options: str) -> BenchResult:
-        chosen = {"languages": "en", "lengths": "3k", "questions": "3", **options}
+        chosen = {"methods": "dense", "languages": "en", "lengths": "3k", "questions": "3", **options}
         return longcontext.run(BenchContext(settings, tmp_path, 0, False, chosen, Console(file=io.StringIO())))
 
     return SimpleNamespace(run=run, readers=readers, file=tmp_path / "bench" / "longcontext.jsonl")

@@ -27,7 +27,12 @@ class ChunkRolling(Method):
     ``each`` block. ``local``: the local window of a query is its whole ``cluster`` so far, the budget for selected
     tokens being reduced by what this window is longer than the usual one (as published); or its own ``block``, the
     cluster's earlier blocks being selected from like everything else. ``probes``: mean queries per block; more are
-    means over equal parts of the block, whose votes are added. ``block_tokens``: queries of a base block.
+    means over equal parts of the block, whose votes are added. ``heads``: all heads of a layer share one choice
+    (``layer``, as published), or those of one key/value head do (``kv``). ``vote``: its softmax runs over the rows to
+    choose from (``candidates``, as published), or over the whole past, so that a head that looks elsewhere anyway has
+    little say (``past``). ``lead_tokens``: so many rows just before a block's window are read always, in the place of
+    as many selected ones, at most a quarter of those; without them a block's first query sees nothing near.
+    ``block_tokens``: queries of a base block.
     ``reuse_cosine``: in decode the last choice serves again while the new query is at least this close to its query.
 
     Source: the published method is ``anchor`` with ``roped`` and ``local="cluster"``.
@@ -46,7 +51,10 @@ class ChunkRolling(Method):
     fingerprint: Literal["anchor", "blocks"] = "blocks"
     pool: Literal["max", "sum", "each"] = "each"
     local: Literal["cluster", "block"] = "block"
-    probes: int = 1
+    probes: int = 4
+    heads: Literal["layer", "kv"] = "kv"
+    vote: Literal["candidates", "past"] = "past"
+    lead_tokens: int = 128
     reuse_cosine: float = 0.9
 
     def __post_init__(self) -> None:
@@ -55,6 +63,8 @@ class ChunkRolling(Method):
                 "chunk_rolling needs 1 <= block_tokens <= max_cluster_tokens, came "
                 f"block_tokens={self.block_tokens}, max_cluster_tokens={self.max_cluster_tokens}"
             )
+        if self.lead_tokens < 0:
+            raise ConfigError(f"chunk_rolling.lead_tokens must be at least 0, came {self.lead_tokens}")
         if self.probes < 1 or self.block_tokens % self.probes:
             raise ConfigError(
                 f"chunk_rolling.probes must divide block_tokens={self.block_tokens} evenly, came {self.probes}"
@@ -107,17 +117,18 @@ class ChunkRolling(Method):
         local_start = call.start + end - local
         if local_start - sinks <= count:
             return Selection(begin, end, 0)
-        blocks = 1 if self.fingerprint == "anchor" else -(-length // block)
+        blocks = -(-length // block)
         call.tally.retrieval_calls += 1
-        call.tally.blocks += -(-length // block)
-        votes = self._votes(call, begin, block, [local_start] * blocks)
-        pooled = votes.amax(0) if self.pool == "max" else votes.sum(0)
-        return Selection(begin, end, local_start, (best_rows(pooled, count, sinks),))
+        call.tally.blocks += blocks
+        asked = 1 if self.fingerprint == "anchor" else blocks
+        votes = self._votes(call, begin, block, [(call.start + begin, local_start)] * asked)
+        return Selection(begin, end, local_start, _best(self._pooled(votes), local_start, count, sinks))
 
     def _with_block_windows(self, call: Call, begin: int, end: int, block: int) -> Iterator[Selection]:
-        sinks, count = call.budget.sinks, call.budget.selected
+        sinks, lead = call.budget.sinks, min(self.lead_tokens, call.budget.selected // 4)
+        count = call.budget.selected - lead
         spans = [(at, min(at + block, end)) for at in range(begin, end, block)]
-        windows = [call.start + stop - call.budget.local for _, stop in spans]
+        windows = [call.start + stop - call.budget.local - lead for _, stop in spans]
         # The first blocks of a sequence, whose whole past fits the budget, need no choice.
         dense = sum(window - sinks <= count for window in windows)
         for at, stop in spans[:dense]:
@@ -125,32 +136,55 @@ class ChunkRolling(Method):
         spans, windows = spans[dense:], windows[dense:]
         if not spans:
             return
+        if count == 0:
+            yield from (Selection(at, stop, window) for (at, stop), window in zip(spans, windows, strict=True))
+            return
         call.tally.retrieval_calls += 1
         call.tally.blocks += len(spans)
-        asked = windows[-1:] if self.fingerprint == "anchor" else windows
-        votes = self._votes(call, spans[0][0], block, asked)
+        pasts = [(call.start + at, window) for (at, _), window in zip(spans, windows, strict=True)]
+        if self.fingerprint == "anchor":
+            # Asked once, by the first block, of everything that any block of the cluster may read.
+            pasts = [(pasts[-1][0], windows[-1])]
+        votes = self._votes(call, spans[0][0], block, pasts)
         if self.fingerprint == "anchor" or self.pool != "each":
             # One vote for the cluster; of its best rows a block takes those that lie before its own window.
-            votes = (votes.amax(0) if self.pool == "max" else votes.sum(0)).expand(len(spans), -1)
+            votes = self._pooled(votes).expand(len(spans), -1, -1)
         for (at, stop), window, vote in zip(spans, windows, votes, strict=True):
-            yield Selection(at, stop, window, (best_rows(vote[: window - sinks], count, sinks),))
+            yield Selection(at, stop, window, _best(vote, window, count, sinks))
 
-    def _votes(self, call: Call, begin: int, block: int, windows: list[int]) -> Tensor:
-        """Votes of consecutive blocks, the first from query ``begin`` on, each for the rows before its own window.
+    def _pooled(self, votes: Tensor) -> Tensor:
+        return votes.amax(0) if self.pool == "max" else votes.sum(0)
+
+    def _votes(self, call: Call, begin: int, block: int, pasts: list[tuple[int, int]]) -> Tensor:
+        """Votes of consecutive blocks, the first from query ``begin`` on, in one pass over the keys.
+
+        Args:
+            call: the call.
+            begin: first query of the first block.
+            block: queries of a block.
+            pasts: for each block the row where its past ends, and the row where its window begins.
 
         Returns:
-            [blocks, rows from the sinks to the last window]; 0 for rows in or after a block's window.
+            [blocks, 1 or kv_heads, rows from the sinks to the last window]; 0 for rows outside a block's candidates.
         """
-        sinks = call.budget.sinks
+        sinks, last = call.budget.sinks, pasts[-1][1]
         probes = [
             _spread(block_means(call.queries[:, at : at + block], -(-block // self.probes)), self.probes)
-            for at in range(begin, begin + block * len(windows), block)
+            for at in range(begin, begin + block * len(pasts), block)
         ]
-        flat = key_scores(call, torch.cat(probes), sinks, windows[-1])
-        scores = flat.reshape(len(windows), self.probes, call.heads, -1)
-        for index, window in enumerate(windows):
-            scores[index, ..., window - sinks :] = float("-inf")
-        return soft_vote(scores).sum(1)
+        first, stop = (0, max(past for past, _ in pasts)) if self.vote == "past" else (sinks, last)
+        flat = key_scores(call, torch.cat(probes), first, stop)
+        scores = flat.reshape(len(pasts), self.probes, call.heads, -1)
+        for index, (past, window) in enumerate(pasts):
+            scores[index, ..., (past if self.vote == "past" else window) - first :] = float("-inf")
+        groups = call.rows.kv_heads if self.heads == "kv" else 1
+        by_group = scores.reshape(len(pasts), self.probes, groups, call.heads // groups, -1)
+        return soft_vote(by_group).sum(1)[..., sinks - first : last - first]
+
+
+def _best(votes: Tensor, window: int, count: int, sinks: int) -> tuple[Tensor, ...]:
+    """Rows before a window with the highest votes, for each row of ``votes`` [1 or kv_heads, rows]."""
+    return tuple(best_rows(vote[: window - sinks], count, sinks) for vote in votes)
 
 
 def _spread(means: Tensor, count: int) -> Tensor:

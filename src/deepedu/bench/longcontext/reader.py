@@ -1,10 +1,11 @@
-"""Who reads a context once and answers many questions over it: dense attention here, other methods beside it."""
+"""Who reads a context once and answers many questions over it: transformers itself here, our methods beside it."""
 
 import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from deepedu.base.errors import EngineError, UnknownMethod
+from deepedu.base.config import EngineSettings
+from deepedu.base.errors import EngineError
 
 if TYPE_CHECKING:
     import torch
@@ -44,9 +45,9 @@ class ContextReader(Protocol):
 
 
 class DenseReader:
-    """Transformers' own attention with nothing left out: the reference. ``loaded`` is run as it is."""
+    """Transformers' own attention with nothing left out."""
 
-    spec = "dense"
+    spec = "transformers"
 
     def __init__(self, loaded: "LoadedModel") -> None:
         self._loaded = loaded
@@ -86,6 +87,9 @@ class DenseReader:
         import torch
 
         loaded = self._loaded
+        # Readers share the model; each sets it to its own attention.
+        if loaded.model.config._attn_implementation != "sdpa":
+            loaded.model.set_attn_implementation("sdpa")
         with torch.inference_mode():
             ids = torch.tensor([list(token_ids)], dtype=torch.long, device=loaded.device)
             output = loaded.model(input_ids=ids, use_cache=True, logits_to_keep=1, **{loaded.cache_argument: cache})
@@ -104,17 +108,23 @@ def _branch(cache: Any) -> Any:
     return branch
 
 
-def make_reader(method: str, loaded: "LoadedModel") -> ContextReader:
+def make_reader(method: str, loaded: "LoadedModel", settings: EngineSettings) -> ContextReader:
     """The reader of a method.
 
     Args:
-        method: as ``--set methods`` names it.
-        loaded: what it runs on; readers of one run share it, so they leave it as they found it after each call.
+        method: ``transformers`` for its own dense attention, else a method of ours as ``--set methods`` names it:
+            ``name:field=value:...``, ``k`` being the number of selected tokens.
+        loaded: what it runs on; readers of one run share it.
+        settings: the budget where the method names none.
 
     Raises:
-        UnknownMethod: there is no such method.
+        UnknownMethod, ConfigError: there is no such method, field or value.
         Unsupported: this model does not go with it.
     """
-    if method == "dense":
+    from deepedu.bench.longcontext.method_reader import MethodReader
+    from deepedu.bench.method_specs import MethodSpec
+
+    if method == DenseReader.spec:
         return DenseReader(loaded)
-    raise UnknownMethod(f"there is no long-context reader for the method {method!r}; there is: dense")
+    made, budget = MethodSpec(method).make(settings)
+    return MethodReader(loaded, made, budget)

@@ -27,11 +27,13 @@ from deepedu.bench.longcontext.prompt import ChatFormat
 from deepedu.bench.longcontext.reader import ContextReader, make_reader
 from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
 from deepedu.bench.longcontext.scoring import score
+from deepedu.bench.method_specs import load_model
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.engine import weights
 
 OPTIONS = {
-    "methods": "which methods, separated by commas (default dense)",
+    "methods": "methods separated by commas, as name:field=value:...; transformers is its own dense attention "
+    "(default dense,chunk_rolling,token_select)",
     "lengths": "lengths in tokens, 4k meaning 4096 (default 4k,8k,16k)",
     "tasks": f"which tasks (default all): {','.join(TASKS)}",
     "languages": "en,vi (default both)",
@@ -76,27 +78,16 @@ def run(context: BenchContext) -> BenchResult:
     """See the module's docstring."""
     plan = read_options(context)
     settings = context.settings.engine
-    with context.console.status(f"loading {settings.model}"):
-        folder = weights.resolve(settings.model, settings.cache_dir)
-        loaded = weights.load(
-            folder,
-            weights.served_names(settings.model),
-            device=settings.device,
-            dtype=settings.dtype,
-            max_window_tokens=settings.max_window_tokens,
-        )
-    if settings.threads:
-        import torch
-
-        torch.set_num_threads(settings.threads)
+    loaded = load_model(context)
+    folder = weights.resolve(settings.model, settings.cache_dir)
     skipped: dict[str, str] = {}
     readers: dict[str, ContextReader] = {}
     for method in plan.methods:
         try:
-            readers[method] = make_reader(method, loaded)
+            readers[method] = make_reader(method, loaded, settings)
         except Unsupported as error:
             skipped[method] = str(error)
-    identity = f"{loaded.names[0]} {weights_digest(folder)} {loaded.dtype} {loaded.device}"
+    identity = f"{loaded.names[0]} {weights_digest(folder)} {loaded.dtype} {loaded.weights} {loaded.device}"
     file = settings.cache_dir / "bench" / "longcontext.jsonl"
     kept = KeptAnswers(identity, file, fresh=context.options.get("replies") == "fresh")
     chat = ChatFormat.of(loaded.tokenizer)
@@ -118,7 +109,7 @@ def read_options(context: BenchContext) -> Plan:
     options = {**(QUICK if context.quick else {}), **context.options}
     reply_tokens = options.get("reply_tokens")
     return Plan(
-        methods=tuple(dict.fromkeys(options.get("methods", "dense").split(","))),
+        methods=tuple(dict.fromkeys(options.get("methods", "dense,chunk_rolling,token_select").split(","))),
         lengths=tuple(_length(text) for text in options.get("lengths", "4k,8k,16k").split(",")),
         tasks=_chosen("tasks", options.get("tasks"), TASKS),
         languages=cast("tuple[Language, ...]", _chosen("languages", options.get("languages"), LANGUAGES)),
