@@ -19,19 +19,24 @@ WeightsSetting = Literal["auto", "full", "int8"]
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """``name:field=value:...``; the field ``k`` is the number of selected tokens, the rest are the method's own."""
+    """``name:field=value:...``; the field ``k`` is the number of selected tokens, the rest are the method's own.
+
+    ``label@name:...`` gives it a name of its own in the figures.
+    """
 
     text: str
 
     @property
     def name(self) -> str:
         """The method's name."""
-        return self.text.partition(":")[0]
+        return self.text.rpartition("@")[2].partition(":")[0]
 
     @property
     def figure(self) -> str:
-        """As it stands in the name of a figure: ``a:b=1`` becomes ``a_b_1``."""
-        return "_".join(filter(None, "".join(each if each.isalnum() else "_" for each in self.text).split("_")))
+        """As it stands in the name of a figure: its label, or ``a_b_1`` for ``a:b=1``."""
+        label, at, _ = self.text.partition("@")
+        text = label if at else self.text
+        return "_".join(filter(None, "".join(each if each.isalnum() else "_" for each in text).split("_")))
 
     def fields(self) -> dict[str, str]:
         """Fields given in the text.
@@ -40,7 +45,7 @@ class MethodSpec:
             ConfigError: no ``field=value``.
         """
         found: dict[str, str] = {}
-        for piece in self.text.split(":")[1:]:
+        for piece in self.text.rpartition("@")[2].split(":")[1:]:
             key, equals, value = piece.partition("=")
             if not equals:
                 raise ConfigError(f"methods: expected name:field=value, came {self.text!r}")

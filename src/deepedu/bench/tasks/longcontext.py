@@ -27,7 +27,7 @@ from deepedu.bench.longcontext.prompt import ChatFormat
 from deepedu.bench.longcontext.reader import ContextReader, make_reader
 from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
 from deepedu.bench.longcontext.scoring import score
-from deepedu.bench.method_specs import load_model
+from deepedu.bench.method_specs import MethodSpec, load_model
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.engine import weights
 
@@ -266,8 +266,8 @@ def _by_language(by_task: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def figure_name(method: str) -> str:
-    """A method as it stands in the name of a figure: ``a:b=1`` becomes ``a_b_1``."""
-    return re.sub(r"\W+", "_", method).strip("_")
+    """A method as it stands in the name of a figure."""
+    return MethodSpec(method).figure
 
 
 def _detail(method: str, one: Asked, reply: str, value: float) -> dict[str, Any]:
