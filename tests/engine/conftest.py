@@ -25,6 +25,20 @@ TEMPLATE = (
 WINDOW_TOKENS = 512
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny matrices: threads that wait for each other on a busy machine cost a hundred times what they save."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face folder: two layers of random weights, byte-level vocabulary, chat template."""

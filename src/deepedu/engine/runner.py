@@ -1,11 +1,12 @@
 """Sequences through the model: what is cached is reused, what is new is computed and kept."""
 
 import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -269,11 +270,20 @@ def _fingerprint(loaded: LoadedModel, method: Method, budget: Budget, rows_dtype
         str(loaded.dtype),
         getattr(loaded, "weights", "full"),
         rows_dtype,
-        loaded.model.config.to_json_string(use_diff=False),
+        json.dumps(_without_folder(loaded.model.config.to_dict()), sort_keys=True, default=str),
     ]
     backend = getattr(loaded.tokenizer, "backend_tokenizer", None)
     parts.append(backend.to_str() if backend is not None else repr(loaded.tokenizer))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _without_folder(config: dict[str, Any]) -> dict[str, Any]:
+    # The same model in another place computes the same rows.
+    return {
+        key: _without_folder(value) if isinstance(value, dict) else value
+        for key, value in config.items()
+        if key != "_name_or_path"
+    }
 
 
 def _model_digest(loaded: LoadedModel) -> str:
