@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'engine'")
 
-from hypothesis import HealthCheck, given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from deepedu.base.errors import RequestRefused  # noqa: E402
-from deepedu.engine.chat_prompt import ChatMessage, ChatPart, ChatTokens, tokenize_chat  # noqa: E402
+from deepedu.base.errors import RequestRefused
+from deepedu.engine.chat_prompt import ChatMessage, ChatPart, ChatTokens, tokenize_chat
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 RULES = ChatPart("Bạn là gia sư. Chỉ nói điều có trong bài.", shared=True, tag="rules")

@@ -21,7 +21,7 @@ from deepedu.engine.chat_prompt import ChatMessage, tokenize_chat
 from deepedu.engine.events import Sampling
 from deepedu.engine.progress import Progress, ProgressSink, Stopped, ignore
 from deepedu.engine.prompt import Prompt, Source
-from deepedu.engine.scheduler import Failed, Job, Scheduler, Work
+from deepedu.engine.scheduler import Job, Scheduler, Work, failed
 from deepedu.engine.weights import LoadedModel
 
 if TYPE_CHECKING:
@@ -298,9 +298,9 @@ class Engine:
         for work, each in zip(works, logits, strict=True):
             try:
                 events.append(work.accept(each))
-            except DeepEduError as error:
+            except Exception as error:  # noqa: BLE001 - the boundary, see failed
                 # One sequence's numbers are its own matter.
-                events.append([Failed(error)])
+                events.append([failed(error)])
         return events
 
     def cancel(self, job: Job) -> None:

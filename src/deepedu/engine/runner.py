@@ -289,12 +289,11 @@ def _without_folder(config: dict[str, Any]) -> dict[str, Any]:
 def _model_digest(loaded: LoadedModel) -> str:
     """A digest over samples of the weights as they are in memory; reading all of them would cost seconds."""
     digest = hashlib.sha256()
-    for name, parameter in sorted(loaded.model.state_dict().items()):
-        digest.update(name.encode())
-        if not isinstance(parameter, torch.Tensor) or parameter.numel() == 0:
-            continue
-        flat = parameter.detach().reshape(-1)
-        digest.update(str(tuple(parameter.shape)).encode())
+    model = loaded.model
+    # Buffers too: quantised layers keep their weights there.
+    for name, tensor in sorted([*model.named_parameters(), *model.named_buffers()], key=lambda each: each[0]):
+        flat = tensor.detach().reshape(-1)
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         step = max(1, flat.numel() // 1024)
         digest.update(flat[::step][:1024].double().cpu().numpy().tobytes())
     return digest.hexdigest()

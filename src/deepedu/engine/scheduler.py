@@ -211,9 +211,9 @@ class Scheduler:
             begun: bool | None = None
             try:
                 begun = job.work.begin()
-            except Exception as error:  # noqa: BLE001 - the boundary, see _failure
+            except Exception as error:  # noqa: BLE001 - the boundary, see failed
                 if self._leave_queue(job):
-                    self._finish(job, _failure(error))
+                    self._finish(job, failed(error))
                 continue
             if not begun:
                 if not self._running:
@@ -274,9 +274,9 @@ class Scheduler:
             return
         try:
             events = self._decode([job.work for job in jobs])
-        except Exception as error:  # noqa: BLE001 - the boundary, see _failure
+        except Exception as error:  # noqa: BLE001 - the boundary, see failed
             for job in jobs:
-                self._finish(job, _failure(error))
+                self._finish(job, failed(error))
             return
         for job, each in zip(jobs, events, strict=True):
             self._hand_out(job, each)
@@ -307,15 +307,15 @@ def _end(job: Job) -> None:
     try:
         job.work.end()
     except Exception:
-        # The boundary, see _failure: the worker goes on, whatever a request leaves behind.
+        # The boundary, see failed: the worker goes on, whatever a request leaves behind.
         logger.exception("a request could not be ended cleanly")
 
 
 def _guarded(step: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     try:
         return step()
-    except Exception as error:  # noqa: BLE001 - the boundary, see _failure
-        return [_failure(error)]
+    except Exception as error:  # noqa: BLE001 - the boundary, see failed
+        return [failed(error)]
 
 
 def _done_tokens(work: Any) -> int:
@@ -323,8 +323,8 @@ def _done_tokens(work: Any) -> int:
     return 0 if running is None else running.done_tokens
 
 
-def _failure(error: Exception) -> Failed:
-    # The boundary that keeps one failing request from taking the worker down.
+def failed(error: Exception) -> Failed:
+    """What a client is told: the boundary that keeps one failing request from taking others or the worker down."""
     if isinstance(error, DeepEduError):
         logger.warning("a request failed: %s", error)
         return Failed(error)
