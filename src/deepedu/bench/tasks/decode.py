@@ -1,16 +1,18 @@
 """Time per generated token by length of context and method: rounds of all variants in one process, medians and ratios.
 
 The context's rows are made up (random keys and values of the model's shape): a decode step costs the same whatever
-they hold. llama.cpp's server is measured over the same lengths where ``llamacpp`` names its address.
+they hold. Peers generate after a prompt of the same length that they have read before, in the same run but after ours.
 """
 
+import random
 import statistics
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepedu.base.errors import ConfigError
+from deepedu.base.errors import ConfigError, EngineError
+from deepedu.bench import peers
 from deepedu.bench.method_specs import (
     MethodSpec,
     WeightsSetting,
@@ -32,6 +34,7 @@ OPTIONS = {
     "rounds": "rounds (default 5)",
     "weights": "weights settings separated by commas (default auto)",
     "batch": "sequences decoded together (default 1)",
+    **peers.OPTIONS,
 }
 
 
@@ -48,8 +51,10 @@ def run(context: BenchContext) -> BenchResult:
     figures: dict[str, float] = {}
     details: dict[str, Any] = {}
     settings: list[WeightsSetting] = [read_weights(each) for each in options.get("weights", "auto").split(",")]
+    used: list[str] = []
     for setting in settings:
         loaded = load_model(context, setting)
+        used.append(loaded.weights)
         with context.progress(f"decode, {loaded.weights} weights", rounds * len(specs) * len(lengths)) as advance:
             times = _measure(context, loaded, specs, lengths, tokens, rounds, batch, advance)
         for spec in specs:
@@ -67,7 +72,44 @@ def run(context: BenchContext) -> BenchResult:
             f"{name} {length_label(length)}": [round(each * 1000, 3) for each in found]
             for (name, length), found in times.items()
         }
-    return BenchResult(figures, {"ms_per_token": details, "tokens": tokens, "batch": batch})
+    skipped: dict[str, str] = {}
+    theirs = _measure_peers(context, lengths, tokens, rounds, skipped)
+    ours_ms = {
+        length: figures[f"ms_per_token_{specs[0].figure}_{used[0]}_{length_label(length)}"] for length in lengths
+    }
+    for name, by_length in theirs.items():
+        for length, found in by_length.items():
+            theirs_ms = statistics.median(found) * 1000
+            figures[f"ms_per_token_{name}_{length_label(length)}"] = theirs_ms
+            ratio = theirs_ms / ours_ms[length]
+            figures[f"decode_tokens_per_s_ratio_to_{name}_{length_label(length)}"] = ratio
+            if length == min(lengths):
+                figures[f"decode_tokens_per_s_ratio_to_{name}"] = ratio
+        details[name] = {f"{name} {length_label(k)}": [round(s * 1000, 3) for s in v] for k, v in by_length.items()}
+    return BenchResult(
+        figures, {"ms_per_token": details, "tokens": tokens, "batch": batch, "peers": list(theirs), "skipped": skipped}
+    )
+
+
+def _measure_peers(
+    context: BenchContext, lengths: Sequence[int], tokens: int, rounds: int, skipped: dict[str, str]
+) -> dict[str, dict[int, list[float]]]:
+    """Seconds per token of every round, by peer and length."""
+    found: dict[str, dict[int, list[float]]] = {}
+    if context.options.get("batch", "1") != "1":
+        skipped |= dict.fromkeys(peers.wanted(context.options), "peers are measured with one sequence only")
+        return found
+    ids = random.Random(context.seed).choices(range(1000, 20_000), k=max(lengths))
+    with peers.running(context, skipped, window_tokens=max(lengths) + tokens, reuse=True) as others:
+        for peer in others:
+            try:
+                for length in sorted(lengths):
+                    peer.complete(ids[:length], 1, reuse=True)
+                    each = [peer.complete(ids[:length], tokens + 1, reuse=True).token_s for _ in range(rounds)]
+                    found.setdefault(peer.name, {})[length] = each
+            except EngineError as error:
+                skipped[peer.name] = str(error)
+    return found
 
 
 def _measure(
@@ -124,7 +166,7 @@ def _step(loaded: "LoadedModel", cache: Any, states: Sequence[Any]) -> None:
 
     with torch.inference_mode():
         output = loaded.model(
-            input_ids=torch.full((len(states), 1), 1000),
+            input_ids=torch.full((len(states), 1), 100),
             position_ids=torch.tensor([[state.positions] for state in states]),
             use_cache=True,
             logits_to_keep=1,

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepedu.base.errors import ConfigError
+from deepedu.base.errors import ConfigError, EngineError
+from deepedu.bench import peers
 from deepedu.bench.method_specs import (
     MethodSpec,
     length_label,
@@ -36,6 +37,7 @@ OPTIONS = {
     "rounds": "how often each variant runs (default 3)",
     "weights": "the best weights setting to compare with float32 (default auto; full leaves it out)",
     "warm": "yes (default) or no: measure a question over a warmed lesson as well",
+    **peers.OPTIONS,
 }
 QUESTION_TOKENS = 48
 CHUNK_TOKENS = 4096
@@ -58,7 +60,7 @@ class Variant:
     """Something to time."""
 
     name: str
-    prefill: Callable[[Sequence[int]], Run]
+    prefill: Callable[[Sequence[int]], Run | None]
     runs: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))
 
     def ttft_s(self, length: int) -> float:
@@ -79,18 +81,24 @@ def run(context: BenchContext) -> BenchResult:
     best = load_model(context, best_weights) if best_weights != "full" else full
     variants = _variants(context, specs, full, best)
     ids = school_text_ids(context, full, max(lengths) + QUESTION_TOKENS)
-    for variant in variants:
-        variant.prefill(ids[:256])  # Kernels are chosen and buffers made before anything counts.
-    with context.progress("prefills", len(lengths) * rounds * len(variants)) as advance:
-        for length in lengths:
-            for _ in range(rounds):
-                for variant in variants:
-                    gc.collect()
-                    variant.runs[length].append(variant.prefill(ids[:length]))
-                    advance(1)
+    skipped: dict[str, str] = {}
+    with peers.running(context, skipped, window_tokens=max(lengths)) as others:
+        timed = [*variants, *(Variant(peer.name, _by_peer(peer, skipped)) for peer in others)]
+        for variant in timed:
+            variant.prefill(ids[:256])  # Kernels are chosen and buffers made before anything counts.
+        with context.progress("prefills", len(lengths) * rounds * len(timed)) as advance:
+            for length in lengths:
+                for _ in range(rounds):
+                    for variant in timed:
+                        gc.collect()
+                        done = variant.prefill(ids[:length])
+                        if done is not None:
+                            variant.runs[length].append(done)
+                        advance(1)
     figures: dict[str, float] = {}
     for length in lengths:
         figures |= _figures(specs, {variant.name: variant for variant in variants}, length)
+        figures |= _peer_figures(specs[0], timed, [peer.name for peer in others], length)
         if options.get("warm", "yes") == "yes":
             cold = next(each for each in variants if each.name == "dense").ttft_s(length)
             figures |= _warm_figures(context, specs[0], full, ids, length, cold, rounds)
@@ -104,8 +112,10 @@ def run(context: BenchContext) -> BenchResult:
         "methods": {spec.figure: str(spec.make(context.settings.engine)) for spec in specs},
         "runs": {
             variant.name: {length_label(length): [vars(each) for each in runs] for length, runs in variant.runs.items()}
-            for variant in variants
+            for variant in timed
         },
+        "peers": {peer.name: peer.version for peer in others},
+        "skipped": skipped,
     }
     return BenchResult(figures, details)
 
@@ -154,6 +164,21 @@ def _by_method(loaded: "LoadedModel", spec: MethodSpec, settings: Any) -> Callab
         done = _prefill(loaded, timed, budget, ids)
         done.selection_s, done.attention_s = timed.seconds.selection, timed.seconds.attention
         return done
+
+    return prefill
+
+
+def _by_peer(peer: peers.Peer, skipped: dict[str, str]) -> Callable[[Sequence[int]], Run | None]:
+    """A peer that fails once is left out from then on, and what was measured of ours is not lost."""
+
+    def prefill(ids: Sequence[int]) -> Run | None:
+        if peer.name in skipped:
+            return None
+        try:
+            return Run(peer.complete(ids, 1).first_token_s)
+        except EngineError as error:
+            skipped[peer.name] = str(error)
+            return None
 
     return prefill
 
@@ -213,6 +238,22 @@ def _figures(specs: Sequence[MethodSpec], variants: dict[str, Variant], length: 
         calls = [each.runs[length][0].retrieval_calls for each in (ours, other)]
         suffix = "" if name == "token_select" else f"_to_{name}"
         figures[f"retrieval_calls_ratio{suffix}_{label}"] = calls[1] / calls[0] if calls[0] else float("nan")
+    return figures
+
+
+def _peer_figures(spec: MethodSpec, timed: Sequence[Variant], names: Sequence[str], length: int) -> dict[str, float]:
+    """Ours over each peer that answered: with float32 weights, and with the best ones."""
+    by_name, label = {variant.name: variant for variant in timed}, length_label(length)
+    figures: dict[str, float] = {}
+    for name in names:
+        if not by_name[name].runs[length]:
+            continue
+        theirs = by_name[name].ttft_s(length)
+        figures[f"ttft_s_{name}_{label}"] = theirs
+        figures[f"ttft_ratio_to_{name}_{label}"] = by_name[spec.figure].ttft_s(length) / theirs
+        best = by_name.get(f"{spec.figure}_best_weights")
+        if best is not None:
+            figures[f"ttft_ratio_to_{name}_best_weights_{label}"] = best.ttft_s(length) / theirs
     return figures
 
 

