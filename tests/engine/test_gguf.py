@@ -72,19 +72,19 @@ def tiny_gguf(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_converted_model_computes_what_the_original_does(tiny: Any, tiny_gguf: Path, tmp_path: Path) -> None:
+def test_a_converted_model_computes_what_the_original_does(plain: Any, tiny_gguf: Path, tmp_path: Path) -> None:
     events: list[Progress] = []
     folder = resolve(str(tiny_gguf), tmp_path, events.append)
     assert folder.parent == tmp_path / "converted"
     assert {event.stage for event in events} == {"convert"}
     converted = load(folder, ("tiny",), device="cpu")
-    ids = tiny.tokenizer.backend_tokenizer.encode("Thủ đô của Việt Nam").ids
+    ids = plain.tokenizer.backend_tokenizer.encode("Thủ đô của Việt Nam").ids
     assert converted.tokenizer.backend_tokenizer.encode("Thủ đô của Việt Nam").ids == ids
-    assert converted.end_ids == tiny.end_ids
-    assert converted.tokenizer.chat_template == tiny.tokenizer.chat_template
+    assert converted.end_ids == plain.end_ids
+    assert converted.tokenizer.chat_template == plain.tokenizer.chat_template
     with torch.inference_mode():
         ours = converted.model(input_ids=torch.tensor([ids])).logits
-        rounded = copy.deepcopy(tiny.model)
+        rounded = copy.deepcopy(plain.model)
         for parameter in rounded.parameters():
             parameter.copy_(parameter.half().float())
         theirs = rounded(input_ids=torch.tensor([ids])).logits
