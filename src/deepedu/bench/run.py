@@ -93,7 +93,7 @@ def load_task(name: str) -> ModuleType:
         ConfigError: there is none of that name.
     """
     if name not in task_names():
-        close = difflib.get_close_matches(name, [*task_names(), "compare"], n=1)
+        close = difflib.get_close_matches(name, [*task_names(), "compare", "report"], n=1)
         hint = f", did you mean {close[0]!r}?" if close else ""
         raise ConfigError(f"there is no bench {name!r}{hint or '.'} There are: {', '.join(task_names())}")
     return importlib.import_module(f"deepedu.bench.tasks.{name}")

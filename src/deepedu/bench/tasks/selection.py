@@ -56,7 +56,7 @@ def run(context: BenchContext) -> BenchResult:
     """See the module's docstring."""
     options = context.options
     specs = method_specs(options.get("methods", DEFAULT_METHODS))
-    lengths = read_lengths(options.get("lengths", "2k" if context.quick else "8k"))
+    lengths = read_lengths(options.get("lengths", "6k" if context.quick else "8k"))
     sizes = read_lengths(options.get("k", "256" if context.quick else "1024"))
     stride = int(options.get("stride", "16" if context.quick else "4"))
     if stride < 1 or BLOCK_TOKENS % stride:
