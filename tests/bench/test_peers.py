@@ -173,8 +173,9 @@ def test_ttft_leaves_out_a_peer_that_fails_and_goes_on(tmp_path: Path) -> None:
 def test_decode_measures_a_peer_at_every_length_with_its_cache(tmp_path: Path) -> None:
     context = context_for(tmp_path, peers="llamacpp", llamacpp_python=str(fake_python(tmp_path)))
     skipped: dict[str, str] = {}
-    found = decode._measure_peers(context, (32, 64), 3, 2, skipped)
-    assert skipped == {}
+    versions: dict[str, str] = {}
+    found = decode._measure_peers(context, (32, 64), 3, 2, skipped, versions)
+    assert (skipped, versions) == ({}, {"llamacpp": "xllamacpp 1.2"})
     assert [len(found["llamacpp"][length]) for length in (32, 64)] == [2, 2]
     bodies = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
     assert all(body["cache_prompt"] for body in bodies)

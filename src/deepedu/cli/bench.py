@@ -1,4 +1,4 @@
-"""``deepedu bench NAME`` and ``deepedu bench compare``."""
+"""``deepedu bench NAME``, ``deepedu bench compare`` and ``deepedu bench report``."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def _split(assignments: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]
 
 @click.group(cls=_Benches)
 def bench() -> None:
-    """Measure retrieval, grounding and more; compare two runs."""
+    """Measure retrieval, grounding, the engine and more; compare two runs; make a report."""
 
 
 @bench.command()
@@ -69,3 +69,21 @@ def bench() -> None:
 def compare(first: Path, second: Path) -> None:
     """Print the figures of two results, their difference and ratio."""
     report.compare(report.read_record(first), report.read_record(second), Console())
+
+
+@bench.command("report")
+@click.argument("records", metavar="RECORD...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("bench-report"),
+    show_default=True,
+    help="The folder for report.html and the plots.",
+)
+def write_html(records: tuple[Path, ...], out: Path) -> None:
+    """Make a page of results that needs nothing else, with targets and plots."""
+    from deepedu.bench.html_report import write_report
+
+    files = write_report([report.read_record(path) for path in records], out, [path.name for path in records])
+    for file in files:
+        click.echo(file)

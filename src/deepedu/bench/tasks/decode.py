@@ -73,7 +73,8 @@ def run(context: BenchContext) -> BenchResult:
             for (name, length), found in times.items()
         }
     skipped: dict[str, str] = {}
-    theirs = _measure_peers(context, lengths, tokens, rounds, skipped)
+    versions: dict[str, str] = {}
+    theirs = _measure_peers(context, lengths, tokens, rounds, skipped, versions)
     ours_ms = {
         length: figures[f"ms_per_token_{specs[0].figure}_{used[0]}_{length_label(length)}"] for length in lengths
     }
@@ -87,12 +88,17 @@ def run(context: BenchContext) -> BenchResult:
                 figures[f"decode_tokens_per_s_ratio_to_{name}"] = ratio
         details[name] = {f"{name} {length_label(k)}": [round(s * 1000, 3) for s in v] for k, v in by_length.items()}
     return BenchResult(
-        figures, {"ms_per_token": details, "tokens": tokens, "batch": batch, "peers": list(theirs), "skipped": skipped}
+        figures, {"ms_per_token": details, "tokens": tokens, "batch": batch, "peers": versions, "skipped": skipped}
     )
 
 
 def _measure_peers(
-    context: BenchContext, lengths: Sequence[int], tokens: int, rounds: int, skipped: dict[str, str]
+    context: BenchContext,
+    lengths: Sequence[int],
+    tokens: int,
+    rounds: int,
+    skipped: dict[str, str],
+    versions: dict[str, str],
 ) -> dict[str, dict[int, list[float]]]:
     """Seconds per token of every round, by peer and length."""
     found: dict[str, dict[int, list[float]]] = {}
@@ -102,6 +108,7 @@ def _measure_peers(
     ids = random.Random(context.seed).choices(range(1000, 20_000), k=max(lengths))
     with peers.running(context, skipped, window_tokens=max(lengths) + tokens, reuse=True) as others:
         for peer in others:
+            versions[peer.name] = peer.version
             try:
                 for length in sorted(lengths):
                     peer.complete(ids[:length], 1, reuse=True)
