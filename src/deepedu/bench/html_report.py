@@ -24,7 +24,8 @@ h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; } p { margin: .4rem 0; } .soft { c
 th, td { text-align: left; padding: .32rem .7rem .32rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } th.n { text-align: right; }
-td.name { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .84rem; overflow-wrap: anywhere; }
+code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .84rem; } td.name { min-width: 11rem; }
+td.name span { display: block; font-size: .86rem; color: var(--soft); line-height: 1.35; } a { color: #0a5a9c; }
 .good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
 td.state { white-space: nowrap; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; font-size: .92rem; margin: .6rem 0; }
@@ -117,24 +118,26 @@ def _targets(verdicts: Sequence[Verdict], records: Sequence[Mapping[str, Any]]) 
     quick = any(record.get("quick") for record in records)
     return f"""<h2>Targets</h2>
 <p>{reached} reached, {len(verdicts) - reached - missing} not reached, {missing} not measured.
-{"Quick runs count as not measured." if quick else ""}</p>
-<div class="wide"><table><thead><tr><th>figure</th><th>what it is</th><th class="n">target</th><th class="n">value</th>
-<th>reached</th><th class="n">by</th><th class="n">record</th></tr></thead><tbody>{rows}</tbody></table></div>"""
+{"Quick runs count as not measured." if quick else ""}
+The distance from the target is a share of it; + is the good side.</p>
+<div class="wide"><table><thead><tr><th>figure</th><th class="n">target</th><th class="n">value</th>
+<th>reached</th><th class="n">record</th></tr></thead><tbody>{rows}</tbody></table></div>"""
 
 
 def _target_row(verdict: Verdict) -> str:
     sign = "≥" if verdict.target.bound == "at least" else "≤"
     limit = f"{sign} {number(verdict.limit)}" if verdict.limit is not None else "dense − 1"
     if verdict.margin is None or verdict.record is None:
-        state, by, record = '<span class="soft">not measured</span>', "", ""
+        state, record = '<span class="soft">not measured</span>', ""
     else:
-        state = '<span class="good">✓ yes</span>' if verdict.is_reached else '<span class="bad">✗ no</span>'
         by = f"{verdict.margin:+.2f} points" if verdict.in_points else f"{100 * verdict.margin:+.1f} %"
+        word, kind = ("✓ yes", "good") if verdict.is_reached else ("✗ no", "bad")
+        state = f'<span class="{kind}">{word}</span> {by.replace("-", "−")}'
         record = f'<a href="#r{verdict.record + 1}">{verdict.record + 1}</a>'
     return (
-        f'<tr><td class="name">{escape(verdict.figure)}</td><td>{escape(verdict.target.meaning)}</td>'
+        f'<tr><td class="name">{_code(verdict.figure)}<span>{escape(verdict.target.meaning)}</span></td>'
         f'<td class="n">{limit}</td><td class="n">{number(verdict.value)}</td><td class="state">{state}</td>'
-        f'<td class="n">{by.replace("-", "−")}</td><td class="n">{record}</td></tr>'
+        f'<td class="n">{record}</td></tr>'
     )
 
 
@@ -161,7 +164,7 @@ def _taken_on(record: Mapping[str, Any], name: str) -> str:
     versions = {**(record.get("versions") or {}), **_peer_versions(details.get("peers"))}
     chosen = ("model", "dtype", "weights", "method", "method_set", "budget_tokens", "threads")
     rows = {
-        "date": f"{record.get('started', 'unknown')}, {number(record.get('duration_s'))} s",
+        "date": _date(record),
         "machine": f"{machine.get('cpu')}, {machine.get('cores')} cores, {machine.get('memory_gb')} GB",
         "system": str(machine.get("os") or ""),
         "versions": ", ".join(f"{key} {value}" for key, value in versions.items()),
@@ -201,12 +204,26 @@ def _figures(record: Mapping[str, Any]) -> str:
     values: dict[str, Any] = {**record["figures"], **derived_figures(record)}
     values |= dict.fromkeys(record.get("undefined") or ())
     rows = "".join(
-        f'<tr><td class="name">{escape(name)}</td><td class="n">{"undefined" if value is None else number(value)}</td>'
+        f'<tr><td class="name">{_code(name)}</td><td class="n">{"undefined" if value is None else number(value)}</td>'
         f"<td>{unit(name)}</td></tr>"
         for name, value in values.items()
     )
     return f"""<h3>Figures</h3><div class="wide"><table>
 <thead><tr><th>figure</th><th class="n">value</th><th>unit</th></tr></thead><tbody>{rows}</tbody></table></div>"""
+
+
+def _code(figure: str) -> str:
+    """A figure's name that may break at its underscores."""
+    return f"<code>{escape(figure).replace('_', '_<wbr>')}</code>"
+
+
+def _date(record: Mapping[str, Any]) -> str:
+    try:
+        started = datetime.fromisoformat(str(record.get("started"))).astimezone(UTC)
+    except ValueError:
+        return "unknown"
+    minutes = float(record.get("duration_s") or 0) / 60
+    return f"{started:%Y-%m-%d %H:%M} UTC, took {minutes:.0f} min" if minutes >= 2 else f"{started:%Y-%m-%d %H:%M} UTC"
 
 
 def unit(figure: str) -> str:

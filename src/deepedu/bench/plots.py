@@ -65,7 +65,8 @@ def _ttft(figures: Mapping[str, float], details: Mapping[str, Any]) -> list[Plot
 def _ttft_parts(
     figures: Mapping[str, float], runs: Mapping[str, Mapping[str, list[dict[str, Any]]]], lengths: Sequence[str]
 ) -> Plot:
-    warm = ("warm_memory", "warm_disk")
+    warm = {"warm_memory": "warm prefix, in memory", "warm_disk": "warm prefix, from disk"}
+    used: set[str] = set()
     rows = {length: [n for n in runs if runs[n].get(length)] for length in lengths}
     rows = {k: [*v, *(w for w in warm if f"{w}_ttft_s_{k}" in figures)] for k, v in rows.items()}
     figure, panels = _panels([len(names) for names in rows.values()])
@@ -77,16 +78,18 @@ def _ttft_parts(
                 [(WARM, figures[f"{name}_ttft_s_{length}"])] if is_warm else _parts(name, runs[name][length])
             ):
                 panel.barh(y, seconds, left=left, color=colour, height=0.7)
+                used.add(colour)
                 left += seconds
             panel.text(left, y, f" {_short(left)} s", va="center", fontsize=9, color=INK)
-        _names(panel, [name.replace("_", " ") for name in names])
+        _names(panel, [warm.get(name) or name.replace("_", " ") for name in names])
         if "floor" in names:
             floor = statistics.median(run["ttft_s"] for run in runs["floor"][length])
             panel.axvline(floor, color=INK, linestyle="--", linewidth=1)
         panel.set_title(f"{length} tokens", loc="left", fontsize=11, color=INK)
         panel.set_xlabel("seconds to the first token (median)")
         panel.margins(x=0.12)
-    _key(figure, {**PARTS, "whole (parts not measured)": WHOLE, "question over a warm prefix": WARM})
+    key = {**PARTS, "whole (parts not measured)": WHOLE, "question over a warm prefix": WARM}
+    _key(figure, {label: colour for label, colour in key.items() if colour in used})
     return _plot(
         "ttft_parts",
         figure,
@@ -138,9 +141,8 @@ def _retrieval_calls(calls: Mapping[str, Mapping[str, float]], lengths: Sequence
         panel.barh(y, calls[name][length], color=colours[name], height=0.65)
         panel.text(calls[name][length], y, f" {calls[name][length]:,.0f}", va="center", fontsize=9, color=INK)
     _names(panel, [f"{name.replace('_', ' ')}, {length}" for name, length in rows])
-    panel.set_xscale("log")
     panel.margins(x=0.12)
-    panel.set_xlabel("retrieval calls for one prompt, all layers (logarithmic)")
+    panel.set_xlabel("retrieval calls for one prompt, all layers")
     return _plot("retrieval_calls", figure, "How often a method scores cached rows while it reads one prompt.")
 
 
@@ -164,7 +166,7 @@ def _decode(_: Mapping[str, float], details: Mapping[str, Any]) -> list[Plot]:
     panel.set_ylabel("ms per token (median)")
     panel.set_ylim(bottom=0)
     panel.grid(axis="y", color="#E3E3E3")
-    panel.legend(frameon=False, fontsize=9)
+    _lines_key(figure, [panel])
     return [_plot("decode", figure, "Time for one generated token over the length of the context; lower is faster.")]
 
 
@@ -186,7 +188,7 @@ def _heat_map(scores: Mapping[str, Mapping[str, Mapping[str, float]]], columns: 
     for y, row in enumerate(table):
         for x, value in enumerate(row):
             if value == value:
-                ink = "white" if value > 60 else INK
+                ink = "white" if value > 50 else INK
                 panel.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=9, color=ink)
     panel.set_yticks(range(len(tasks)), [task.replace("_", " ") for task in tasks])
     names = [f"{key.rpartition('_')[0].replace('_', ' ')}, {key.rpartition('_')[2]}" for key in columns]
@@ -221,13 +223,13 @@ def _selection(_: Mapping[str, float], details: Mapping[str, Any]) -> list[Plot]
         panel.set_ylabel("output error (share of the norm)")
         panel.set_ylim(bottom=0)
         panel.grid(axis="y", color="#E3E3E3")
-        panel.legend(frameon=False, fontsize=9, ncols=2)
+    _lines_key(figure, panels)
     return [
         _plot(
             "selection",
             figure,
-            "Error of the attention output per layer when only the selected tokens are read; lower is better. The "
-            "oracle knows the true attention: no selection of that size can do much better.",
+            "Error of the attention output per layer when only the selected tokens are read; lower is better. An "
+            "oracle that knows the true attention of every block shows what a selection of that size can reach.",
         )
     ]
 
@@ -259,6 +261,12 @@ def _key(figure: "Figure", colours: Mapping[str, str]) -> None:
 
     patches = [Patch(color=colour, label=label) for label, colour in colours.items()]
     figure.legend(handles=patches, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+
+
+def _lines_key(figure: "Figure", panels: "Sequence[Axes]") -> None:
+    """One key for the lines of all panels, each label once."""
+    lines = {str(line.get_label()): line for panel in panels for line in panel.get_lines()}
+    figure.legend(handles=list(lines.values()), loc="outside upper center", ncols=4, frameon=False, fontsize=9)
 
 
 def _plot(name: str, figure: "Figure", caption: str) -> Plot:
