@@ -81,6 +81,17 @@ def test_private_turns_serve_their_owner_only() -> None:
     assert matched(cache, Prompt(tokens(500), 64, "a")) == (64, 0)
 
 
+def test_the_same_turn_after_another_lesson_is_another_turn() -> None:
+    cache = cache_of()
+    turn = tokens(200, 5000)
+    add_private(cache, Prompt([*tokens(128), *turn], 128, "a"))
+    add_shared(cache, Prompt(tokens(128), 128))
+    add_shared(cache, Prompt(tokens(128, 300), 128))
+    assert matched(cache, Prompt([*tokens(128), *turn], 128, "a")) == (128, 192)
+    assert matched(cache, Prompt([*tokens(128, 300), *turn], 128, "a")) == (128, 0)
+    assert matched(cache, Prompt(turn, 0, "a")) == (0, 0)
+
+
 def test_without_an_owner_nothing_private_is_kept() -> None:
     cache = cache_of()
     add_private(cache, Prompt(tokens(400), 0, None))
@@ -178,6 +189,16 @@ def test_segments_in_use_stay() -> None:
     cache.release(300 * ROW_BYTES)
     assert matched(cache, Prompt(tokens(300), 200)) == (200, 0)
     assert matched(cache, Prompt(tokens(300, 1000), 200)) == (0, 0)
+
+
+def test_what_comes_new_drives_nothing_out_that_is_in_use() -> None:
+    cache = cache_of(500)
+    for number in range(2):
+        add_shared(cache, Prompt(tokens(200, number * 1000), 200))
+    matches = [cache.match(Prompt(tokens(300, number * 1000), 200)) for number in range(2)]
+    add_private(cache, Prompt(tokens(200, 7000), 0, "a"))
+    assert cache.held_bytes == 400 * ROW_BYTES
+    assert [match.shared in cache._segments for match in matches] == [True, True]
 
 
 def test_what_is_kept_never_exceeds_the_limit() -> None:

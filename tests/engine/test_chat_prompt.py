@@ -82,6 +82,8 @@ def test_the_leading_run_of_shared_parts_goes_over_messages(tiny: Any) -> None:
     # What a pupil wrote ends it.
     chat = tokens(tiny.tokenizer, message("system", RULES), message("user", "Chào"), message("user", LESSON))
     assert text(tiny, chat.ids[: chat.shared_tokens]) == f"<|im_start|>system\n{RULES.text}"
+    chat = tokens(tiny.tokenizer, message("system", RULES, HINTS), message("user", LESSON, "Ai thắng?"))
+    assert text(tiny, chat.ids[: chat.shared_tokens]) == f"<|im_start|>system\n{RULES.text}"
     chat = tokens(tiny.tokenizer, message("system", HINTS, LESSON), message("user", "Chào"))
     assert (chat.shared_tokens, chat.tag) == (0, None)
 

@@ -162,7 +162,11 @@ def test_numbers_that_are_none_are_an_error(tiny: Any, temperature: float) -> No
         config = tiny.model.config
 
     broken = with_model(tiny, Broken())
-    prompt = Prompt(prompt_ids(tiny), owner="a")
+    prompt = Prompt(prompt_ids(tiny) * 5, owner="a")
+    list(generate(Runner(tiny, cache=broken.cache), prompt, Sampling(max_tokens=2)))
+    # Long enough to be kept where all is well.
+    assert broken.cache.match(prompt).rows > 0
+    prompt = Prompt(prompt.ids, owner="b")
     with pytest.raises(EngineError, match="no numbers"):
         list(generate(broken, prompt, Sampling(max_tokens=2, temperature=temperature)))
     # What led to them serves nobody.

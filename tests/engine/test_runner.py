@@ -250,6 +250,17 @@ def test_a_method_that_evicts_keeps_the_lesson_whole(make_runner: MakeRunner) ->
     assert idle(runner)
 
 
+def test_a_method_that_evicts_leaves_a_warmed_lesson_alone(make_runner: MakeRunner) -> None:
+    runner = make_runner("expected_attention", budget=Budget(96, sinks=4, local=32))
+    running = runner.begin(Prompt(LESSON, SHARED), 0)
+    assert running is not None
+    while running.shared is None:
+        runner.prefill(running, 64)
+    assert {block.used for block in running.shared.blocks} == {SHARED}
+    runner.end(running)
+    assert runner.cache.look(asked(1)) == (SHARED, "memory")
+
+
 def test_int8_rows_are_reused_bit_for_bit(make_runner: MakeRunner) -> None:
     wanted, _ = run(make_runner(rows_dtype="int8", disk_gb=0), asked(1), tokens=3)
     runner = make_runner(rows_dtype="int8")
