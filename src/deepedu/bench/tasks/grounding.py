@@ -159,16 +159,19 @@ def _tutor_settings(context: BenchContext) -> TutorSettings:
 
 async def _endpoint(context: BenchContext, stack: AsyncExitStack) -> tuple[ChatClient, str]:
     settings = context.settings
-    url, dtype = settings.llm.url, ""
+    url, how = settings.llm.url, ""
     if url is None:
         engine = EngineProcess(settings.engine.model_copy(update={"port": 0}))
         stack.push_async_callback(engine.stop)
         with context.console.status(f"starting {settings.engine.model}"):
             await engine.start()
             await engine.wait_ready()
-        url, dtype = engine.url, settings.engine.dtype
+        own = settings.engine
+        # Whatever else changes the words of a greedy reply.
+        how = f"{own.dtype} {own.weights} {own.method} {own.method_set} {own.budget_tokens} {own.kv_rows}"
+        url = engine.url
     client = await stack.enter_async_context(ChatClient(settings.llm.model_copy(update={"url": url})))
-    return client, f"{await client.model()} {dtype}".strip()
+    return client, f"{await client.model()} {how}".strip()
 
 
 def _sample(context: BenchContext, database: Database) -> list[Asked]:
