@@ -191,7 +191,7 @@ class Gate:
 
 
 def test_closing_the_connection_cancels_between_slices_and_keeps_what_is_there(
-    served: Served, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+    served: Served, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None], tmp_path: Path
 ) -> None:
     engine, url = served
     monkeypatch.setattr("deepedu.engine.scheduler.SLICE_S", 1e-9)
@@ -210,6 +210,8 @@ def test_closing_the_connection_cancels_between_slices_and_keeps_what_is_there(
     monkeypatch.undo()
     assert events_of(post(url, "warm"))[0]["done_tokens"] > 128
     assert post(url, "lookup").json()["warm"]
+    # The half that was written when the connection closed has gone.
+    assert len(files(tmp_path)) == 1
 
 
 def test_people_go_before_a_warming(

@@ -225,6 +225,21 @@ def test_the_least_recently_used_go_when_the_limit_is_reached(tmp_path: Path) ->
     assert len(list(folder.glob("*/*"))) == 3
 
 
+def test_an_interrupted_prefix_goes_when_the_whole_is_there(tmp_path: Path) -> None:
+    files_in(tmp_path).write(made(100), 100, block_hashes(IDS[:100], b""), "book", partial=True)
+    rules = block_hashes(IDS[:64], b"")
+    files_in(tmp_path).write(made(64), 64, rules, None)
+    foreign = block_hashes([1] * 100, b"")
+    files_in(tmp_path).write(made(100), 100, foreign, "book", partial=True)
+    files = files_in(tmp_path)
+    whole = files.write(made(), ROWS, HASHES, "book")
+    for each in (files, files_in(tmp_path)):
+        assert each.find(foreign[-1]) is not None
+        assert each.find(rules[-1]) is not None
+        assert each.find(HASHES[-1]) == (whole, ROWS)
+    assert len(list(tmp_path.glob("*/*"))) == 3
+
+
 def test_what_is_larger_than_the_limit_is_refused_and_removes_nothing(tmp_path: Path) -> None:
     files_in(tmp_path).write(made(), ROWS, HASHES, "book")
     files = files_in(tmp_path, limit=1000)

@@ -37,7 +37,10 @@ def block_hashes(ids: Sequence[int], seed: bytes) -> list[bytes]:
 
 @dataclass(eq=False)
 class Segment:
-    """Rows of consecutive tokens, never written again: one block per layer. ``start`` counts the tokens before them."""
+    """Rows of consecutive tokens, never written again: one block per layer. ``start`` counts the tokens before them.
+
+    ``partial``: of a computation that was interrupted.
+    """
 
     blocks: list[RowBlock]
     rows: int
@@ -46,6 +49,7 @@ class Segment:
     source: Source = "memory"
     tag: str | None = None
     users: int = 0
+    partial: bool = False
     used_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -164,7 +168,8 @@ class PrefixCache:
     def add_shared(self, prompt: Prompt, blocks: list[RowBlock], rows: int) -> Segment:
         """Keeps the first ``rows`` rows of a prompt's shared tokens, in use by the caller until ``done_with``."""
         hashes = block_hashes(prompt.ids[:rows], b"")
-        segment = Segment(blocks, rows, hashes, tag=prompt.tag, users=1)
+        partial = rows < prompt.shared_tokens
+        segment = Segment(blocks, rows, hashes, tag=prompt.tag, users=1, partial=partial)
         with self._lock:
             self._add(segment)
         return segment
@@ -193,7 +198,7 @@ class PrefixCache:
             try:
                 known = files.find(segment.hashes[-1])
                 if known is None or known[1] != segment.rows:
-                    files.write(segment.blocks, segment.rows, segment.hashes, segment.tag)
+                    files.write(segment.blocks, segment.rows, segment.hashes, segment.tag, partial=segment.partial)
             except EngineError as error:
                 logger.warning("%s", error)
                 failure = error

@@ -29,12 +29,16 @@ UNTAGGED = "untagged"
 
 @dataclass(frozen=True)
 class PrefixFile:
-    """A file that was found: ``hashes`` name the tokens up to each hash block, the last one all ``rows`` tokens."""
+    """A file that was found: ``hashes`` name the tokens up to each hash block, the last one all ``rows`` tokens.
+
+    ``partial``: of a computation that was interrupted; it goes when a longer one is there.
+    """
 
     path: Path
     rows: int
     hashes: tuple[bytes, ...]
     file_bytes: int
+    partial: bool = False
 
 
 class PrefixFiles:
@@ -100,7 +104,9 @@ class PrefixFiles:
             for layer in range(layers)
         ]
 
-    def write(self, blocks: Sequence[RowBlock], rows: int, hashes: Sequence[bytes], tag: str | None) -> PrefixFile:
+    def write(
+        self, blocks: Sequence[RowBlock], rows: int, hashes: Sequence[bytes], tag: str | None, *, partial: bool = False
+    ) -> PrefixFile:
         """Keeps a prefix; files used least recently make room.
 
         Raises:
@@ -121,6 +127,7 @@ class PrefixFiles:
             "format": str(FORMAT),
             "fingerprint": self.fingerprint,
             "rows": str(rows),
+            "partial": str(int(partial)),
             "hashes": "".join(digest.hex() for digest in hashes),
             "checksums": json.dumps({name: _checksum(tensor) for name, tensor in tensors.items()}),
         }
@@ -130,7 +137,7 @@ class PrefixFiles:
             self._make_room(size)
             save_file(tensors, str(part), metadata)
             part.replace(path)
-            file = PrefixFile(path, rows, tuple(hashes), path.stat().st_size)
+            file = PrefixFile(path, rows, tuple(hashes), path.stat().st_size, partial)
         except (OSError, SafetensorError) as error:
             with suppress(OSError):
                 part.unlink()
@@ -141,13 +148,13 @@ class PrefixFiles:
         with self._lock:
             self._add(file)
             self._sound.add(path)
+            for other in [each for each in self._files.values() if each.partial and each.rows < rows]:
+                whole = other.rows // HASH_BLOCK
+                if other.hashes[:whole] == file.hashes[:whole]:
+                    self._drop(other)
+                    with suppress(OSError):
+                        other.path.unlink()
         return file
-
-    def remove(self, file: PrefixFile) -> None:
-        """Deletes one file."""
-        with self._lock:
-            self._drop(file)
-        file.path.unlink(missing_ok=True)
 
     def forget(self, tag: str) -> tuple[int, int]:
         """Deletes every file of a tag; returns how many and their bytes."""
@@ -183,7 +190,8 @@ class PrefixFiles:
             text = metadata["hashes"]
             step = 2 * HASH_BYTES
             hashes = tuple(bytes.fromhex(text[at : at + step]) for at in range(0, len(text), step))
-            return PrefixFile(path, int(metadata["rows"]), hashes, path.stat().st_size)
+            partial = metadata.get("partial") == "1"
+            return PrefixFile(path, int(metadata["rows"]), hashes, path.stat().st_size, partial)
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             logger.warning("the cached prefix %s cannot be read (%s); it is not used", path, error)
             return None

@@ -16,7 +16,7 @@ from deepedu.attention.tally import Tally
 from deepedu.base.errors import ConfigError
 from deepedu.engine.adapter import Adapter, KVCache, KVState
 from deepedu.engine.cache import Match, PrefixCache, Segment
-from deepedu.engine.prefix_files import PrefixFiles
+from deepedu.engine.prefix_files import HASH_BLOCK, PrefixFiles
 from deepedu.engine.prompt import Prompt, Source
 from deepedu.engine.rows import RowsDtype
 from deepedu.engine.weights import LoadedModel
@@ -179,7 +179,7 @@ class Runner:
         if running.sealed:
             if keep and not self.method.evicts:
                 self.cache.add_private(prompt, [*prompt.ids, *running.ids], blocks, rows)
-        elif keep and rows > running.match.shared_rows:
+        elif keep and rows // HASH_BLOCK > running.match.shared_rows // HASH_BLOCK:
             # A warm-up that was interrupted goes on from here the next time.
             segment = self.cache.add_shared(prompt, blocks, rows)
             self.cache.store(segment)
