@@ -2,6 +2,8 @@
 
 import io
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from deepedu.base.config import EngineSettings, Settings
-from deepedu.base.errors import ConfigError, UnknownMethod
+from deepedu.base.errors import ConfigError, EngineError, UnknownMethod
+from deepedu.bench import peers
 from deepedu.bench.method_specs import MethodSpec, length_label, method_specs, read_lengths
 from deepedu.bench.run import BenchContext
 
@@ -98,6 +101,35 @@ def test_time_per_token(context: Any) -> None:
     )
     assert result.figures["decode_ratio_2k_to_256"] > 0
     assert result.figures["ms_per_token_dense_full_2k"] > 0
+
+
+def test_peers_stand_beside_ours_and_one_that_fails_costs_nothing(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Good(peers.Peer):
+        def complete(self, ids: Any, tokens: int, **_: Any) -> peers.Streamed:
+            return peers.Streamed(2.0, 0.5, tokens, len(ids))
+
+    class Bad(peers.Peer):
+        def complete(self, *_: Any, **__: Any) -> peers.Streamed:
+            raise EngineError("out of memory")
+
+    @contextmanager
+    def running(*_: Any, **__: Any) -> Iterator[list[peers.Peer]]:
+        yield [Good("llamacpp", "xllamacpp 1", "http://nowhere"), Bad("vllm", "vllm 1", "http://nowhere")]
+
+    monkeypatch.setattr(peers, "running", running)
+    first = ttft.run(context(lengths="512", rounds="2", methods="dense", warm="no"))
+    assert first.figures["ttft_s_llamacpp_512"] == 2.0
+    assert first.figures["ttft_ratio_to_llamacpp_512"] == first.figures["ttft_s_dense_512"] / 2.0
+    assert len(first.details["runs"]["llamacpp"]["512"]) == 2
+    tokens = decode.run(context(lengths="256,512", rounds="1", tokens="2", methods="dense"))
+    ours = tokens.figures["ms_per_token_dense_full_256"]
+    assert tokens.figures["decode_tokens_per_s_ratio_to_llamacpp"] == pytest.approx(500 / ours)
+    assert "decode_tokens_per_s_ratio_to_llamacpp_512" in tokens.figures
+    for result in (first, tokens):
+        assert result.details["skipped"] == {"vllm": "out of memory"}
+        assert not any("vllm" in name for name in result.figures)
 
 
 def test_what_a_choice_loses(context: Any) -> None:
