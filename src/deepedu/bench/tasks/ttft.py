@@ -1,7 +1,7 @@
 """Time to first token and its parts, by method and length: rounds of all variants in one process, medians and ratios.
 
 Variants of one round, one after the other: transformers' dense sdpa (``dense``), attention replaced by nothing
-(``floor``), and each method, all with float32 weights; then dense and the first method with the engine's best weights.
+(``floor``), and each method, all with float32 weights; then floor and the first method with the engine's best weights.
 A shared lesson as a warm prefix in memory, and from disk as after a restart, with a short question after it.
 """
 
@@ -36,6 +36,7 @@ OPTIONS = {
     "lengths": "prompt lengths in tokens (default 4k,16k)",
     "rounds": "how often each variant runs (default 3)",
     "weights": "the best weights setting to compare with float32 (default auto; full leaves it out)",
+    "same_weights": "yes or no (default): time dense attention with the best weights as well",
     "warm": "yes (default) or no: measure a question over a warmed lesson as well",
     **peers.OPTIONS,
 }
@@ -129,7 +130,8 @@ def _variants(
     if best is not full:
         variants.append(Variant("floor_best_weights", _floor(best)))
         variants.append(Variant(f"{specs[0].figure}_best_weights", _by_method(best, specs[0], settings)))
-        variants.append(Variant("dense_best_weights", lambda ids: _transformers(best, ids)))
+        if context.options.get("same_weights") == "yes":
+            variants.append(Variant("dense_best_weights", lambda ids: _transformers(best, ids)))
     return variants
 
 
@@ -224,9 +226,9 @@ def _figures(specs: Sequence[MethodSpec], variants: dict[str, Variant], length: 
         figures[f"ttft_ratio_to_dense_best_weights_{label}"] = best.ttft_s(length) / dense
         floor_best = variants["floor_best_weights"].ttft_s(length)
         figures[f"ttft_over_floor_best_weights_{label}"] = best.ttft_s(length) / floor_best
-        # With equal weights on both sides: what attention alone is worth.
-        same = variants["dense_best_weights"].ttft_s(length)
-        figures[f"ttft_ratio_best_weights_both_{label}"] = best.ttft_s(length) / same
+        if (same := variants.get("dense_best_weights")) is not None:
+            # With equal weights on both sides: what attention alone is worth.
+            figures[f"ttft_ratio_best_weights_both_{label}"] = best.ttft_s(length) / same.ttft_s(length)
     for spec in specs[1:]:
         if spec.name != "token_select":
             continue
