@@ -15,7 +15,7 @@ from deepedu.base.errors import ConfigError
 
 # One choice for all heads, asked with one mean query, among the candidates only, and no rows read besides.
 PLAIN: dict[str, Any] = {"probes": 1, "heads": "layer", "vote": "candidates", "lead_tokens": 0}
-PUBLISHED = ChunkRolling(similarity="roped", fingerprint="anchor", local="cluster", **PLAIN)
+PUBLISHED = ChunkRolling(similarity="roped", fingerprint="anchor", local="cluster", max_cluster_tokens=4096, **PLAIN)
 BUDGET = Budget(tokens=8 + 32 + 100, sinks=8, local=32)
 
 

@@ -90,7 +90,7 @@ class EngineSettings(_Layer):
     )
     max_running: int = Field(default=4, ge=1, description="requests computed at the same time")
     max_queue: int = Field(default=8, ge=0, description="requests that may wait; more are answered 429")
-    prefill_chunk_tokens: int = Field(default=4096, ge=1, description="prompt tokens computed at once")
+    prefill_chunk_tokens: int = Field(default=8192, ge=1, description="prompt tokens computed at once")
     max_window_tokens: int | None = Field(default=None, ge=1, description="lowers the model's own window")
     drain_s: float = Field(default=30.0, ge=0, description="time given to running requests on SIGTERM, in seconds")
     cache_dir: Path = Field(

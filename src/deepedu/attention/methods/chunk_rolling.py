@@ -46,7 +46,7 @@ class ChunkRolling(Method):
 
     block_tokens: int = 512
     tau: float = 0.95
-    max_cluster_tokens: int = 4096
+    max_cluster_tokens: int = 8192
     similarity: Literal["roped", "unroped", "centered"] = "unroped"
     fingerprint: Literal["anchor", "blocks"] = "blocks"
     pool: Literal["max", "sum", "each"] = "each"

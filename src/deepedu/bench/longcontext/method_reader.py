@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from deepedu.attention.base import Budget, Method
     from deepedu.engine.weights import LoadedModel
 
-PREFILL_CHUNK_TOKENS = 4096
+PREFILL_CHUNK_TOKENS = 8192
 
 
 class MethodReader:

@@ -34,7 +34,7 @@ OPTIONS = {
 # The method with every variant as published.
 PUBLISHED = (
     "published@chunk_rolling:similarity=roped:fingerprint=anchor:local=cluster"
-    ":probes=1:heads=layer:vote=candidates:lead_tokens=0"
+    ":max_cluster_tokens=4096:probes=1:heads=layer:vote=candidates:lead_tokens=0"
 )
 DEFAULT_METHODS = f"chunk_rolling,{PUBLISHED},token_select,streaming_pages,sink_window"
 CHUNK_TOKENS = 4096

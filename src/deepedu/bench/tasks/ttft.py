@@ -41,7 +41,7 @@ OPTIONS = {
     **peers.OPTIONS,
 }
 QUESTION_TOKENS = 48
-CHUNK_TOKENS = 4096
+CHUNK_TOKENS = 8192
 
 
 @dataclass
