@@ -31,9 +31,10 @@ def rope_angles(positions: Tensor, head_dim: int = 8) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
-def rotate(vectors: Tensor, start: int, direction: int = 1) -> Tensor:
-    """Vectors [..., n, head_dim] as they are at the positions from ``start`` on, or (-1) as they were before."""
-    cos, sin = rope_angles(torch.arange(start, start + vectors.shape[-2]), vectors.shape[-1])
+def rotate(vectors: Tensor, start: int | Tensor, direction: int = 1) -> Tensor:
+    """Vectors [..., n, head_dim] as they are at positions (or at those from one on), or (-1) as they were before."""
+    positions = torch.arange(start, start + vectors.shape[-2]) if isinstance(start, int) else start
+    cos, sin = rope_angles(positions, vectors.shape[-1])
     half = vectors.shape[-1] // 2
     turned = torch.cat([-vectors[..., half:], vectors[..., :half]], dim=-1)
     return vectors * cos + direction * turned * sin
@@ -64,7 +65,7 @@ class Made:
             last=stop == self.length,
             state=self.state,
             tally=self.tally,
-            unrope=lambda vectors, first: rotate(vectors, first, -1),
+            unrope=lambda vectors, rows: rotate(vectors, rows, -1),
             rope_angles=lambda positions: rope_angles(positions, head_dim),
         )
         return dataclasses.replace(call, **changes)

@@ -72,7 +72,11 @@ def context(tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_time_to_first_token(context: Any) -> None:
-    result = ttft.run(context(lengths="3k,4k", rounds="1", methods="chunk_rolling:k=256,token_select:k=256"))
+    result = ttft.run(
+        context(
+            lengths="3k,4k", rounds="1", methods="chunk_rolling_k_256@chunk_rolling:k=256:tau=-1,token_select:k=256"
+        )
+    )
     for name in (
         "ttft_ratio_to_dense_4k",
         "ttft_over_floor_4k",

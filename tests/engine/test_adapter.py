@@ -162,7 +162,7 @@ def test_unrope_is_the_inverse_of_the_models_rotation(model: Any, family: str) -
     more = {"layer_type": "full_attention"} if family == "gemma3" else {}
     cos, sin = model.get_decoder().rotary_emb(queries, positions, **more)
     turned, _ = rotation(model)(queries, queries, cos, sin)
-    close(adapter._unrope(turned[0], 300), queries[0])
+    close(adapter._unrope(turned[0], torch.arange(300, 307)), queries[0])
 
 
 @pytest.mark.parametrize("method", ["chunk_rolling", "token_select", "quest", "streaming_pages", "twilight"])
@@ -281,7 +281,7 @@ def test_partial_rotation_is_undone() -> None:
     cos, sin = model.model.rotary_emb(queries, torch.arange(300, 307)[None])
     assert cos.shape[-1] == 8
     turned = rotation(model)(queries[..., :8], queries[..., :8], cos, sin)[0]
-    close(adapter._unrope(torch.cat([turned, queries[..., 8:]], dim=-1)[0], 300), queries[0])
+    close(adapter._unrope(torch.cat([turned, queries[..., 8:]], dim=-1)[0], torch.arange(300, 307)), queries[0])
     ids = random_ids()
     with torch.inference_mode():
         wanted = model(input_ids=ids, use_cache=False).logits

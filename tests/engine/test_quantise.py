@@ -179,3 +179,13 @@ def test_int8_is_for_the_cpu() -> None:
     assert quantise(OnAccelerator(), "auto") == "full"
     with pytest.raises(Unsupported, match=r"engine\.weights='full'"):
         quantise(OnAccelerator(), "int8")
+
+
+def test_an_mlp_in_blocks_of_rows_gives_every_row_what_the_whole_gives_it(tiny_folder: Path) -> None:
+    tiny = load(tiny_folder, ("tiny",), device="cpu")
+    quantise(tiny.model, "int8")
+    mlp = tiny.model.model.layers[0].mlp
+    assert isinstance(mlp, module.RowBlocks)
+    x = torch.randn(1, 2 * mlp.ROWS + 7, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(mlp(x), mlp.inner(x), rtol=0, atol=0)

@@ -126,7 +126,7 @@ class Call:
         last: whether the prompt ends with these queries.
         state: what the method remembers of this layer in this sequence; empty at the start of every request.
         tally: counters to add to.
-        unrope: takes [..., n, head_dim] and the row of the first, returns them as they were before RoPE; None where
+        unrope: takes [..., n, head_dim] and their rows (int64 [n]), returns them as they were before RoPE; None where
             the model's rotation is not known.
         rope_angles: takes positions (int64 [n]), returns cos and sin, each [n, head_dim]; None likewise.
     """
@@ -141,7 +141,7 @@ class Call:
     last: bool = False
     state: dict[str, Any] = field(default_factory=dict[str, Any])
     tally: Tally = field(default_factory=Tally)
-    unrope: Callable[[Tensor, int], Tensor] | None = None
+    unrope: Callable[[Tensor, Tensor], Tensor] | None = None
     rope_angles: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
 
     @property

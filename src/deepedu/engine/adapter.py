@@ -147,11 +147,11 @@ class KVState:
             return max(call.start, call.stop - self.adapter.method.exact_tokens)
         return self.exact_from - rows.evicted_rows
 
-    def _unrope(self, rows: LayerRows) -> Callable[[Tensor, int], Tensor] | None:
+    def _unrope(self, rows: LayerRows) -> Callable[[Tensor, Tensor], Tensor] | None:
         undo, evicted = self.adapter._unrope, rows.evicted_rows
         if undo is None or not evicted:
             return undo
-        return lambda queries, row: undo(queries, row + evicted)
+        return lambda queries, at: undo(queries, at + evicted)
 
 
 class KVCache(Cache):
@@ -263,17 +263,16 @@ class _Unrope:
 
     def __init__(self, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
         self._angles = angles
-        self._last: tuple[tuple[int, int], Tensor, Tensor] | None = None
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
-    def __call__(self, queries: Tensor, position: int) -> Tensor:
-        """``queries`` [..., n, head_dim], the first at ``position``."""
-        count = queries.shape[-2]
+    def __call__(self, queries: Tensor, positions: Tensor) -> Tensor:
+        """``queries`` [..., n, head_dim] at ``positions`` (int64 [n])."""
         # All layers of a step ask for the same positions.
-        if self._last is None or self._last[0] != (position, count):
-            cos, sin = self._angles(torch.arange(position, position + count, device=queries.device))
+        if self._last is None or not torch.equal(self._last[0], positions):
+            cos, sin = self._angles(positions)
             # The angles carry a model's attention scaling, once in each factor.
             norm = cos.square() + sin.square()
-            self._last = ((position, count), cos / norm, sin / norm)
+            self._last = (positions, cos / norm, sin / norm)
         _, cos, sin = self._last
         turned = queries[..., : cos.shape[-1]]
         half = cos.shape[-1] // 2
@@ -339,7 +338,7 @@ def _undoes(model: Any, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> bo
                 turned, _ = rotate(given, given, cos[None], sin[None])
             except (RuntimeError, TypeError):
                 continue
-            if torch.allclose(_Unrope(angles)(turned, 5), given, atol=1e-4):
+            if torch.allclose(_Unrope(angles)(turned, torch.arange(5, 8, device=shape.device)), given, atol=1e-4):
                 return True
     logger.warning("the rotation of %s is not known: methods compare queries after RoPE", type(model).__name__)
     return False

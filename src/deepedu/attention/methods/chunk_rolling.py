@@ -13,6 +13,8 @@ from deepedu.attention.scoring import best_rows, block_means, key_scores, soft_v
 from deepedu.base.errors import ConfigError
 
 RUNNING_MEAN = "running_mean_query"
+# Queries of a block that are compared before RoPE.
+COMPARED_QUERIES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +100,13 @@ class ChunkRolling(Method):
 
     def _compared(self, call: Call, block: int) -> Tensor:
         """The blocks' mean queries as they are compared: [blocks, heads * head_dim], of length 1."""
-        queries = call.queries
+        queries, size = call.queries, block
         if self.similarity != "roped" and call.unrope is not None:
-            queries = call.unrope(queries, call.start)
-        means = block_means(queries, block).flatten(1).float()
+            # Turning every query back takes as long as all the rest of choosing; a few of each block tell its mean.
+            step = block // COMPARED_QUERIES if block % COMPARED_QUERIES == 0 else 1
+            rows = torch.arange(call.start, call.stop, step, device=queries.device)
+            queries, size = call.unrope(queries[:, ::step], rows), block // step
+        means = block_means(queries, size).flatten(1).float()
         if self.similarity == "centered":
             total, count = call.state.get(RUNNING_MEAN, (torch.zeros_like(means[0]), 0))
             total, count = total + means.sum(0), count + len(means)

@@ -85,7 +85,9 @@ class ExpectedAttention(Method):
             raise Unsupported(
                 "expected_attention needs the model's RoPE angles, and this model gives none: choose another method"
             )
-        queries = call.unrope(call.queries, call.start).float()[:, max(0, self.sink_tokens - call.start) :]
+        queries = call.unrope(call.queries, torch.arange(call.start, call.stop, device=call.queries.device)).float()[
+            :, max(0, self.sink_tokens - call.start) :
+        ]
         moments: _Moments | None = call.state.get(MOMENTS)
         if moments is None or moments.count == 0:
             shift = (
