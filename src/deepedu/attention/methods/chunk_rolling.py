@@ -35,7 +35,8 @@ class ChunkRolling(Method):
     little say (``past``). ``lead_tokens``: so many rows just before a block's window are read always, in the place of
     as many selected ones, at most a quarter of those; without them a block's first query sees nothing near.
     ``block_tokens``: queries of a base block.
-    ``reuse_cosine``: in decode the last choice serves again while the new query is at least this close to its query.
+    ``reuse_cosine``: in decode the last choice serves again while the new query is at least this close to its query;
+    above 1 every step chooses anew.
 
     Source: the published method is ``anchor`` with ``roped`` and ``local="cluster"``.
     Differs: the defaults, for the reasons in docs/decisions/0007; ``test_chunk_rolling`` pins each variant.
@@ -57,7 +58,7 @@ class ChunkRolling(Method):
     heads: Literal["layer", "kv"] = "kv"
     vote: Literal["candidates", "past"] = "past"
     lead_tokens: int = 128
-    reuse_cosine: float = 0.9
+    reuse_cosine: float = 1.01
 
     def __post_init__(self) -> None:
         if self.block_tokens < 1 or self.max_cluster_tokens < self.block_tokens:
