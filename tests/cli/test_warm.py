@@ -56,7 +56,12 @@ def test_a_book_is_warmed_once_and_then_serves(endpoint: Endpoint) -> None:
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(endpoint: Endpoint) -> None:
     endpoint.is_ours, endpoint.pause_s = True, 0.1
     child = subprocess.Popen(
-        command("engine", "warm", "1", "--llm", endpoint.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("engine", "warm", "1", "--llm", endpoint.url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background has Ctrl-C ignored, and hands that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while len(endpoint.cached) < 2:
