@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ConfigError
+from deepedu.bench.longcontext.haystack import SCHOOL_TEXTS
 from deepedu.bench.run import BenchContext
 
 if TYPE_CHECKING:
     from deepedu.attention.base import Budget, Method
     from deepedu.engine.weights import LoadedModel
 
-SCHOOL_TEXTS = "viwiki_school"
 WeightsSetting = Literal["auto", "full", "int8"]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deepedu.bench.longcontext.reader import greedy_reply
 from deepedu.engine.adapter import NAME, Adapter, KVCache, KVState
 from deepedu.engine.rows import LayerRows
 
@@ -43,16 +44,7 @@ class MethodReader:
         state = self._branch(self._context, len(question_ids) + max_tokens)
         exact = self._adapter.method.exact_tokens
         state.exact_from = state.positions + max(0, len(question_ids) - exact)
-        reply: list[int] = []
-        logits = self._forward(question_ids, state)
-        while len(reply) < max_tokens:
-            token_id = int(logits.argmax())
-            if token_id in self._loaded.end_ids:
-                break
-            reply.append(token_id)
-            if len(reply) < max_tokens:
-                logits = self._forward([token_id], state)
-        return reply
+        return greedy_reply(lambda ids: self._forward(ids, state), question_ids, max_tokens, self._loaded.end_ids)
 
     def _branch(self, context: KVState, capacity: int) -> KVState:
         layers: list[LayerRows] = []

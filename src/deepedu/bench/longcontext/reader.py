@@ -1,7 +1,7 @@
 """Who reads a context once and answers many questions over it: transformers itself here, our methods beside it."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deepedu.base.config import EngineSettings
@@ -44,6 +44,25 @@ class ContextReader(Protocol):
         ...
 
 
+def greedy_reply(
+    forward: "Callable[[Sequence[int]], torch.Tensor]",
+    question_ids: Sequence[int],
+    max_tokens: int,
+    end_ids: frozenset[int],
+) -> list[int]:
+    """The likeliest token each time, up to an ending one. ``forward`` gives the logits after the last token."""
+    reply: list[int] = []
+    logits = forward(question_ids)
+    while len(reply) < max_tokens:
+        token_id = int(logits.argmax())
+        if token_id in end_ids:
+            break
+        reply.append(token_id)
+        if len(reply) < max_tokens:
+            logits = forward([token_id])
+    return reply
+
+
 class DenseReader:
     """Transformers' own attention with nothing left out."""
 
@@ -71,16 +90,7 @@ class DenseReader:
         """See ``ContextReader``."""
         assert self._cache is not None, "read a context first"
         cache = _branch(self._cache)
-        reply: list[int] = []
-        logits = self._forward(question_ids, cache)
-        while len(reply) < max_tokens:
-            token_id = int(logits.argmax())
-            if token_id in self._loaded.end_ids:
-                break
-            reply.append(token_id)
-            if len(reply) < max_tokens:
-                logits = self._forward([token_id], cache)
-        return reply
+        return greedy_reply(lambda ids: self._forward(ids, cache), question_ids, max_tokens, self._loaded.end_ids)
 
     def _forward(self, token_ids: Sequence[int], cache: Any) -> "torch.Tensor":
         """Logits after the last token [vocabulary]."""

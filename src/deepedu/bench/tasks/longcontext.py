@@ -11,7 +11,6 @@ of one question each would move the mean by more than a method does. A length co
 Scores per task and language, every question with its reply, and the reason of whatever was skipped are in the details.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from deepedu.bench.longcontext.prompt import ChatFormat
 from deepedu.bench.longcontext.reader import ContextReader, make_reader
 from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
 from deepedu.bench.longcontext.scoring import score
-from deepedu.bench.method_specs import MethodSpec, load_model
+from deepedu.bench.method_specs import MethodSpec, length_label, load_model, read_lengths
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.engine import weights
 
@@ -110,7 +109,7 @@ def read_options(context: BenchContext) -> Plan:
     reply_tokens = options.get("reply_tokens")
     return Plan(
         methods=tuple(dict.fromkeys(options.get("methods", "dense,chunk_rolling,token_select").split(","))),
-        lengths=tuple(_length(text) for text in options.get("lengths", "4k,8k,16k").split(",")),
+        lengths=_lengths(options.get("lengths", "4k,8k,16k")),
         tasks=_chosen("tasks", options.get("tasks"), TASKS),
         languages=cast("tuple[Language, ...]", _chosen("languages", options.get("languages"), LANGUAGES)),
         samples=_count("samples", options.get("samples", "1")),
@@ -120,17 +119,11 @@ def read_options(context: BenchContext) -> Plan:
     )
 
 
-def _length(text: str) -> int:
-    match = re.fullmatch(r"(\d+)(k?)", text.strip().lower())
-    length = int(match[1]) * (1024 if match[2] else 1) if match else 0
-    if length <= RESERVED_TOKENS:
+def _lengths(text: str) -> tuple[int, ...]:
+    lengths = read_lengths(text)
+    if min(lengths) <= RESERVED_TOKENS:
         raise ConfigError(f"lengths: expected more than {RESERVED_TOKENS} tokens, such as 4k or 4096, came {text!r}")
-    return length
-
-
-def label(length: int) -> str:
-    """``16k`` for 16384; other lengths in tokens."""
-    return f"{length // 1024}k" if length % 1024 == 0 else str(length)
+    return lengths
 
 
 def _count(name: str, text: str) -> int:
@@ -154,7 +147,7 @@ def prepare(
     asked: list[Asked] = []
     for length in plan.lengths:
         if length > window_tokens:
-            skipped[label(length)] = f"the model's window has {window_tokens} tokens"
+            skipped[length_label(length)] = f"the model's window has {window_tokens} tokens"
             continue
         for case in _cases(context, plan, chat, length, skipped):
             context_ids = tuple(chat.context_ids(case.context))
@@ -162,7 +155,9 @@ def prepare(
                 question_ids = tuple(chat.question_ids(question))
                 max_tokens = min(question.reply_tokens, plan.reply_tokens or question.reply_tokens)
                 if len(context_ids) + len(question_ids) + max_tokens > length:
-                    skipped[f"a question of {case.task} {case.language} {label(length)}"] = "longer than expected"
+                    skipped[f"a question of {case.task} {case.language} {length_label(length)}"] = (
+                        "longer than expected"
+                    )
                     continue
                 asked.append(Asked(length, case, question, context_ids, question_ids, max_tokens))
     return asked
@@ -188,7 +183,7 @@ def _cases(context: BenchContext, plan: Plan, chat: ChatFormat, length: int, ski
                 try:
                     yield from (case for case in group.generate(order) if case.task in wanted)
                 except Unsupported as error:
-                    skipped[f"{', '.join(wanted)} {language} {label(length)}"] = str(error)
+                    skipped[f"{', '.join(wanted)} {language} {length_label(length)}"] = str(error)
 
 
 def ask_all(
@@ -236,7 +231,9 @@ def summarise(
         for one, reply in zip(asked, all_replies, strict=True):
             text = chat.text(reply)
             value = score(text, one.question)
-            scores[f"{figure_name(method)}_{label(one.length)}"][one.case.task][one.case.language].append(value)
+            scores[f"{MethodSpec(method).figure}_{length_label(one.length)}"][one.case.task][one.case.language].append(
+                value
+            )
             questions.append(_detail(method, one, text, value))
     table = {
         figure: {
@@ -265,15 +262,10 @@ def _by_language(by_task: dict[str, dict[str, float]]) -> dict[str, float]:
     return {language: round(_mean(each), 2) for language, each in values.items()}
 
 
-def figure_name(method: str) -> str:
-    """A method as it stands in the name of a figure."""
-    return MethodSpec(method).figure
-
-
 def _detail(method: str, one: Asked, reply: str, value: float) -> dict[str, Any]:
     return {
         "method": method,
-        "length": label(one.length),
+        "length": length_label(one.length),
         "task": one.case.task,
         "language": one.case.language,
         "context_tokens": len(one.context_ids),
