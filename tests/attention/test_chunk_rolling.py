@@ -14,7 +14,14 @@ from deepedu.attention.reference import TensorRows
 from deepedu.base.errors import ConfigError
 
 # One choice for all heads, asked with one mean query, among the candidates only, and no rows read besides.
-PLAIN: dict[str, Any] = {"probes": 1, "heads": "layer", "vote": "candidates", "lead_tokens": 0}
+PLAIN: dict[str, Any] = {
+    "probes": 1,
+    "heads": "layer",
+    "vote": "candidates",
+    "lead_tokens": 0,
+    "max_lost_mass": 1.0,
+    "late_layers": 0.0,
+}
 PUBLISHED = ChunkRolling(similarity="roped", fingerprint="anchor", local="cluster", max_cluster_tokens=4096, **PLAIN)
 BUDGET = Budget(tokens=8 + 32 + 100, sinks=8, local=32)
 
@@ -204,6 +211,26 @@ def test_the_running_mean_is_of_all_blocks_so_far() -> None:
     torch.testing.assert_close(total, means.sum(0), atol=1e-4, rtol=1e-4)
 
 
+def test_the_last_layers_read_sinks_and_window_only() -> None:
+    sequence = made(400)
+    method = ChunkRolling(late_layers=0.25, lead_tokens=20)
+    for layer, selects in ((0, True), (17, True), (18, False), (23, False)):
+        found = list(method.select(sequence.call(200, 400, BUDGET, layer=layer, layers=24, state={})))
+        assert all(bool(chosen(each)) == selects for each in found)
+        if not selects:
+            windows = [(each.begin, each.local_start, each.exact_heads) for each in found]
+            assert windows == [*((at, 180 + at, ()) for at in range(0, 192, 32)), (192, 348, ())]
+    # Decode chooses in every layer: its one query is what the answer comes from.
+    (last,) = method.select(sequence.call(399, 400, BUDGET, layer=23, layers=24, phase="decode"))
+    assert len(chosen(last)) == 100
+    assert all(map(chosen, ChunkRolling(late_layers=0.0).select(sequence.call(200, 400, BUDGET, layer=23, layers=24))))
+
+
+def test_the_last_layers_too_read_everything_that_fits_the_budget() -> None:
+    call = made(140).call(0, 140, BUDGET, layer=23, layers=24)
+    assert {each.local_start for each in ChunkRolling().select(call)} == {0}
+
+
 def test_decode_is_token_selects() -> None:
     here, there = made(300), made(300)
     for row in range(290, 300):
@@ -220,6 +247,8 @@ def test_decode_is_token_selects() -> None:
         ({"max_cluster_tokens": 100}, "max_cluster_tokens=100"),
         ({"probes": 3}, "probes must divide"),
         ({"lead_tokens": -1}, "lead_tokens must be"),
+        ({"late_layers": 1.5}, "late_layers"),
+        ({"max_lost_mass": -0.1}, "max_lost_mass"),
         ({"local": "cluster"}, "pool=each needs local=block"),
     ],
 )

@@ -1,5 +1,7 @@
 """The reference itself, against torch and by hand."""
 
+from dataclasses import replace
+
 import torch
 from made_sequences import Made, made
 
@@ -20,7 +22,10 @@ def test_rows_that_a_query_reads() -> None:
     call = made(40, heads=4, kv_heads=2).call(30, 40, Budget(tokens=20, sinks=2, local=5))
     selection = Selection(0, 10, 25, (torch.tensor([3, 9]), torch.tensor([7])))
     assert reference.rows_read(call, selection, 4, 0).tolist() == [0, 1, 3, 9, *range(25, 35)]
-    assert reference.rows_read(call, selection, 0, 1).tolist() == [0, 1, 7, *range(25, 31)]
+    assert reference.rows_read(call, selection, 0, 2).tolist() == [0, 1, 7, *range(25, 31)]
+    exact = replace(selection, exact_heads=(2,))
+    assert reference.rows_read(call, exact, 0, 1).tolist() == [0, 1, 3, 9, *range(25, 31)]
+    assert reference.rows_read(call, exact, 0, 2).tolist() == list(range(31))
     assert reference.rows_read(call, Selection(0, 10, 0), 4, 0).tolist() == list(range(35))
     assert reference.rows_read(call, Selection(0, 10, 1), 0, 0).tolist() == list(range(31))
 

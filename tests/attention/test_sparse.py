@@ -26,7 +26,9 @@ def test_any_selection_is_attended_exactly(data: st.DataObject) -> None:
         local_start = data.draw(st.integers(0, start + begin), "local start")
         heads = data.draw(st.sampled_from([0, 1, 2]), "heads") if local_start > 5 else 0
         rows = [sorted(data.draw(st.sets(st.integers(5, local_start - 1), max_size=40), "rows")) for _ in range(heads)]
-        found.append(Selection(begin, end, local_start, tuple(torch.tensor(each, dtype=torch.int64) for each in rows)))
+        chosen = tuple(torch.tensor(each, dtype=torch.int64) for each in rows)
+        exact = tuple(sorted(data.draw(st.sets(st.integers(0, 3)), "exact heads")))
+        found.append(Selection(begin, end, local_start, chosen, exact))
         begin = end
     torch.testing.assert_close(attend_selections(call, found), reference.selective(call, found), atol=1e-5, rtol=1e-5)
 
@@ -40,6 +42,10 @@ def test_rows_read_are_counted() -> None:
     sequence.tally.rows_read = 0
     attend_selections(call, [Selection(0, 100, 180, (rows, rows[:10]))])
     assert sequence.tally.rows_read == 5 + 15 + 120
+    # One head of four reads all 300.
+    sequence.tally.rows_read = 0
+    attend_selections(call, [Selection(0, 100, 180, (rows,), exact_heads=(1,))])
+    assert sequence.tally.rows_read == round((300 + 3 * (5 + 20 + 120)) / 4)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ def test_peers_stand_beside_ours_and_one_that_fails_costs_nothing(
 
 
 def test_what_a_choice_loses(context: Any) -> None:
-    options = {"lengths": "6k", "k": "64,512", "stride": "8", "methods": "token_select,sink_window"}
+    exact = "exact@chunk_rolling:max_lost_mass=0"
+    options = {"lengths": "6k", "k": "64,512", "stride": "8", "methods": f"token_select,sink_window,{exact}"}
     result = selection.run(context(**options))
     figures = result.figures
     assert len(result.details["per_layer"]["token_select_64_6k"]["output_error"]) == 2
@@ -147,6 +148,12 @@ def test_what_a_choice_loses(context: Any) -> None:
     assert figures["top_recall_oracle_64_6k"] == 1
     assert figures["mass_read_oracle_64_6k"] >= figures["mass_read_token_select_64_6k"]
     assert figures["mass_read_oracle_512_6k"] > figures["mass_read_oracle_64_6k"]
+    assert figures["rows_read_sink_window_64_6k"] == 128 + 64 + 512
+    assert figures["rows_read_token_select_64_6k"] == 128 + 64 + 512
+    # Heads that may lose nothing read everything.
+    assert figures["output_error_exact_64_6k"] < 1e-4
+    assert figures["mass_read_exact_64_6k"] == pytest.approx(1)
+    assert figures["rows_read_exact_64_6k"] > 3000
 
 
 def test_a_text_that_fits_the_budget_measures_nothing(context: Any) -> None:

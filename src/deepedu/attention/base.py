@@ -123,6 +123,7 @@ class Call:
         scale: factor on q.k before softmax.
         phase: ``decode`` where one new token follows the prompt, else ``prefill``.
         layer: index of the layer.
+        layers: how many layers the model has; 0 where that is not known.
         last: whether the prompt ends with these queries.
         state: what the method remembers of this layer in this sequence; empty at the start of every request.
         tally: counters to add to.
@@ -138,6 +139,7 @@ class Call:
     scale: float
     phase: Phase = "prefill"
     layer: int = 0
+    layers: int = 0
     last: bool = False
     state: dict[str, Any] = field(default_factory=dict[str, Any])
     tally: Tally = field(default_factory=Tally)
@@ -171,13 +173,15 @@ class Selection:
 
     They read the sinks, then ``rows``, then every row from ``local_start`` up to and including their own (causally).
     ``rows`` holds one int64 tensor for all key/value heads or one for each; each is ascending, without repetition,
-    and lies in [sinks, local_start). ``local_start`` 0 is dense attention.
+    and lies in [sinks, local_start). ``local_start`` 0 is dense attention. Query heads among ``exact_heads``
+    (ascending) read every row up to their own instead.
     """
 
     begin: int
     end: int
     local_start: int
     rows: tuple[Tensor, ...] = ()
+    exact_heads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

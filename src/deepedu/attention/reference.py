@@ -45,20 +45,23 @@ def selective(call: Call, selections: list[Selection]) -> Tensor:
     for selection in selections:
         for query in range(selection.begin, selection.end):
             for head in range(call.heads):
-                rows = rows_read(call, selection, query, head // group)
+                rows = rows_read(call, selection, query, head)
                 scores = keys[head // group, rows].double() @ call.queries[head, query].double() * call.scale
                 mixed = torch.softmax(scores, dim=0) @ values[head // group, rows].double()
                 out[query, head] = mixed.to(out.dtype)
     return out
 
 
-def rows_read(call: Call, selection: Selection, query: int, kv_head: int) -> Tensor:
-    """The rows that one query of a selection reads, ascending."""
+def rows_read(call: Call, selection: Selection, query: int, head: int) -> Tensor:
+    """The rows that one query of a selection reads with one of its heads, ascending."""
     own = call.start + query
     local = torch.arange(selection.local_start, own + 1)
     if selection.local_start == 0:
         return local
+    if head in selection.exact_heads:
+        return torch.arange(own + 1)
     sinks = torch.arange(min(call.budget.sinks, selection.local_start))
+    kv_head = head // call.group
     chosen = selection.rows[kv_head if len(selection.rows) > 1 else 0] if selection.rows else sinks[:0]
     return torch.cat([sinks, chosen, local])
 

@@ -4,7 +4,8 @@ Source: Ainslie et al. 2023 (arXiv 2305.13245), grouped queries: query head h re
 group's queries over the same rows are one longer run of queries.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,22 +36,29 @@ def attend_dense(call: Call) -> Tensor:
 
 def _attend(call: Call, selection: Selection, out: Tensor) -> None:
     assert selection.local_start <= call.start + selection.begin, "every query reads its own row"
-    kv_heads = call.rows.kv_heads
-    lengths = {len(rows) for rows in selection.rows}
-    if len(lengths) <= 1:
-        call.tally.rows_read += _attend_heads(call, selection, range(kv_heads), out)
-    else:
-        read = [_attend_heads(call, selection, range(head, head + 1), out) for head in range(kv_heads)]
-        call.tally.rows_read += round(sum(read) / kv_heads)
+    kv_heads, group = call.rows.kv_heads, call.group
+    if len({len(rows) for rows in selection.rows}) <= 1 and not selection.exact_heads:
+        call.tally.rows_read += _attend_heads(call, selection, range(kv_heads), range(call.heads), out)
+        return
+    dense = replace(selection, local_start=0, rows=(), exact_heads=())
+    read = 0
+    for kv_head in range(kv_heads):
+        mine = range(kv_head * group, (kv_head + 1) * group)
+        for part in (dense, selection):
+            heads = [head for head in mine if (head in selection.exact_heads) == (part is dense)]
+            if heads:
+                read += len(heads) * _attend_heads(call, part, range(kv_head, kv_head + 1), heads, out)
+    call.tally.rows_read += round(read / call.heads)
 
 
-def _attend_heads(call: Call, selection: Selection, kv_heads: range, out: Tensor) -> int:
-    """Writes the output of the query heads of these key/value heads; returns the rows that each of them read."""
+def _attend_heads(call: Call, selection: Selection, kv_heads: range, heads: Sequence[int], out: Tensor) -> int:
+    """Writes the output of query heads, as many for each of these key/value heads; returns the rows that each read."""
     begin, end = selection.begin, selection.end
-    group, head_dim = call.group, call.rows.head_dim
+    group, head_dim = len(heads) // len(kv_heads), call.rows.head_dim
     picked = slice(kv_heads.start, kv_heads.stop)
-    heads = slice(kv_heads.start * group, kv_heads.stop * group)
-    queries = call.queries[heads, begin:end]
+    # A slice where it can be one: picking heads one by one copies their queries.
+    written = slice(heads.start, heads.stop) if isinstance(heads, range) else list(heads)
+    queries = call.queries[written, begin:end]
     # A single query may see its own row like any other, so it needs no causal part.
     single = end - begin == 1
     context = _Context(call, selection, picked, own=1 if single else 0)
@@ -64,7 +72,7 @@ def _attend_heads(call: Call, selection: Selection, kv_heads: range, out: Tensor
             unfolded = (part[0].view(-1, size, head_dim), part[1].reshape(-1, size))
             result = unfolded if result is None else merge(result, unfolded)
         assert result is not None, "a query sees at least its own row"
-        out[begin + tile : begin + tile + size, heads] = result[0].transpose(0, 1)
+        out[begin + tile : begin + tile + size, written] = result[0].transpose(0, 1)
     return context.count
 
 
@@ -79,7 +87,8 @@ def _own_rows(call: Call, selection: Selection, kv_heads: slice, queries: Tensor
             continue
         run = slice(offset, offset + size * count)
         tiles = [_tiles(each[:, run], size) for each in (queries, keys, values)]
-        per_head = [torch.repeat_interleave(each, call.group, dim=1) for each in tiles[1:]]
+        group = queries.shape[0] // keys.shape[0]
+        per_head = [torch.repeat_interleave(each, group, dim=1) for each in tiles[1:]]
         out, lse = partial_attention(tiles[0], per_head[0], per_head[1], call.scale, causal=True)
         found += [(out[i], lse[i]) for i in range(count)]
     return found

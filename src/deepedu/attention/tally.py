@@ -9,7 +9,7 @@ class Tally:
 
     ``retrieval_calls`` are passes over cached keys (or their summaries) to choose rows; ``blocks`` are the base blocks
     those choices served; ``rows_read`` counts the rows of every selection, sinks and local among them, the mean over
-    key/value heads; ``cache_hits`` are decode steps that reused an earlier choice.
+    heads; ``cache_hits`` are decode steps that reused an earlier choice.
     """
 
     retrieval_calls: int = 0

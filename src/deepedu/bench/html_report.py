@@ -54,6 +54,7 @@ _UNITS = (
     ("output_error_", "of the norm"),
     ("mass_read_", "share"),
     ("top_recall_", "share"),
+    ("rows_read_", "rows"),
     ("_over_floor_", "times"),
     ("ratio", "times"),
     ("growth", "times"),

@@ -129,6 +129,7 @@ class KVState:
             scale=scale,
             phase=self.phase or ("decode" if queries.shape[1] == 1 and start > 0 else "prefill"),
             layer=layer,
+            layers=adapter.shape.layers,
             last=self.last,
             state=self.states.setdefault(layer, {}),
             tally=self.tally,

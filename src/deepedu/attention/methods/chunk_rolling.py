@@ -1,7 +1,7 @@
 """Similarity Chunk Rolling: clusters of similar query blocks share one retrieval."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from deepedu.attention.base import Call, Method, Phase, Selection
 from deepedu.attention.decode_cache import DecodeCache
+from deepedu.attention.exact_heads import LostMass
 from deepedu.attention.scoring import best_rows, block_means, key_scores, soft_vote
 from deepedu.base.errors import ConfigError
 
@@ -37,6 +38,10 @@ class ChunkRolling(Method):
     ``block_tokens``: queries of a base block.
     ``reuse_cosine``: in decode the last choice serves again while the new query is at least this close to its query;
     above 1 every step chooses anew.
+    ``max_lost_mass``: in the prefill a query head that loses more than this share of its attention by such choices
+    reads every row instead, whatever the budget (``exact_heads``); 1: no head does (as published).
+    ``late_layers``: share of the layers, the last ones, that read only sinks and window in the prefill: what a prompt's
+    token gathers there reaches no more than the rows of the few layers above; 0: none does (as published).
 
     Source: the published method is ``anchor`` with ``roped`` and ``local="cluster"``.
     Differs: the defaults, for the reasons in docs/decisions/0007; ``test_chunk_rolling`` pins each variant.
@@ -45,7 +50,10 @@ class ChunkRolling(Method):
     name: ClassVar[str] = "chunk_rolling"
     paper: ClassVar[str] = "Similarity Chunk Rolling (SCALE)"
     phases: ClassVar[frozenset[Phase]] = frozenset({"prefill", "decode"})
-    limits: ClassVar[str] = "scans every cached key once per cluster and layer; similarity before RoPE needs its angles"
+    limits: ClassVar[str] = (
+        "scans every cached key once per cluster and layer; similarity before RoPE needs its angles; "
+        "heads above max_lost_mass read more than the budget"
+    )
 
     block_tokens: int = 512
     tau: float = 0.95
@@ -59,6 +67,8 @@ class ChunkRolling(Method):
     vote: Literal["candidates", "past"] = "past"
     lead_tokens: int = 128
     reuse_cosine: float = 1.01
+    max_lost_mass: float = 0.3
+    late_layers: float = 0.25
 
     def __post_init__(self) -> None:
         if self.block_tokens < 1 or self.max_cluster_tokens < self.block_tokens:
@@ -72,6 +82,11 @@ class ChunkRolling(Method):
             raise ConfigError(
                 f"chunk_rolling.probes must divide block_tokens={self.block_tokens} evenly, came {self.probes}"
             )
+        if not 0 <= self.late_layers <= 1 or not 0 <= self.max_lost_mass <= 1:
+            raise ConfigError(
+                "chunk_rolling.late_layers and max_lost_mass are shares from 0 to 1, came "
+                f"{self.late_layers} and {self.max_lost_mass}"
+            )
         if self.pool == "each" and self.fingerprint == "blocks" and self.local == "cluster":
             raise ConfigError("chunk_rolling: pool=each needs local=block, each block having a window of its own")
 
@@ -80,12 +95,27 @@ class ChunkRolling(Method):
             yield DecodeCache(self.reuse_cosine).select(call)
             return
         block = min(self.block_tokens, call.budget.local)
+        if call.layers and call.layer >= call.layers * (1 - self.late_layers):
+            yield from self._with_block_windows(call, 0, call.q_len, block, None, chooses=False)
+            return
+        if self.max_lost_mass >= 1:
+            yield from self._chosen(call, block, None)
+            return
+        lost = LostMass(call)
+        found: list[Selection] = []
+        for selection in self._chosen(call, block, lost):
+            lost.add(selection)
+            found.append(selection)
+        heads = lost.heads_above(self.max_lost_mass)
+        yield from (replace(each, exact_heads=heads) if each.local_start else each for each in found)
+
+    def _chosen(self, call: Call, block: int, lost: LostMass | None) -> Iterator[Selection]:
         for first, last in self._clusters(call, block):
             begin, end = first * block, min(last * block, call.q_len)
             if self.local == "cluster":
-                yield self._with_cluster_window(call, begin, end, block)
+                yield self._with_cluster_window(call, begin, end, block, lost)
             else:
-                yield from self._with_block_windows(call, begin, end, block)
+                yield from self._with_block_windows(call, begin, end, block, lost)
 
     def _clusters(self, call: Call, block: int) -> Iterator[tuple[int, int]]:
         """Blocks ``first..last`` of each cluster."""
@@ -116,7 +146,7 @@ class ChunkRolling(Method):
             means = means - total / count if count > 1 else means
         return torch.nn.functional.normalize(means, dim=1)
 
-    def _with_cluster_window(self, call: Call, begin: int, end: int, block: int) -> Selection:
+    def _with_cluster_window(self, call: Call, begin: int, end: int, block: int, lost: LostMass | None) -> Selection:
         sinks, length = call.budget.sinks, end - begin
         local = max(call.budget.local, length)
         count = max(1, call.budget.selected - (local - call.budget.local))
@@ -127,10 +157,12 @@ class ChunkRolling(Method):
         call.tally.retrieval_calls += 1
         call.tally.blocks += blocks
         asked = 1 if self.fingerprint == "anchor" else blocks
-        votes = self._votes(call, begin, block, [(call.start + begin, local_start)] * asked)
+        votes = self._votes(call, (begin, end), block, [(call.start + begin, local_start)] * asked, lost)
         return Selection(begin, end, local_start, _best(self._pooled(votes), local_start, count, sinks))
 
-    def _with_block_windows(self, call: Call, begin: int, end: int, block: int) -> Iterator[Selection]:
+    def _with_block_windows(
+        self, call: Call, begin: int, end: int, block: int, lost: LostMass | None, *, chooses: bool = True
+    ) -> Iterator[Selection]:
         sinks, lead = call.budget.sinks, min(self.lead_tokens, call.budget.selected // 4)
         count = call.budget.selected - lead
         spans = [(at, min(at + block, end)) for at in range(begin, end, block)]
@@ -142,7 +174,7 @@ class ChunkRolling(Method):
         spans, windows = spans[dense:], windows[dense:]
         if not spans:
             return
-        if count == 0:
+        if count == 0 or not chooses:
             yield from (Selection(at, stop, window) for (at, stop), window in zip(spans, windows, strict=True))
             return
         call.tally.retrieval_calls += 1
@@ -151,7 +183,7 @@ class ChunkRolling(Method):
         if self.fingerprint == "anchor":
             # Asked once, by the first block, of everything that any block of the cluster may read.
             pasts = [(pasts[-1][0], windows[-1])]
-        votes = self._votes(call, spans[0][0], block, pasts)
+        votes = self._votes(call, (spans[0][0], end), block, pasts, lost)
         if self.fingerprint == "anchor" or self.pool != "each":
             # One vote for the cluster; of its best rows a block takes those that lie before its own window.
             votes = self._pooled(votes).expand(len(spans), -1, -1)
@@ -161,25 +193,37 @@ class ChunkRolling(Method):
     def _pooled(self, votes: Tensor) -> Tensor:
         return votes.amax(0) if self.pool == "max" else votes.sum(0)
 
-    def _votes(self, call: Call, begin: int, block: int, pasts: list[tuple[int, int]]) -> Tensor:
-        """Votes of consecutive blocks, the first from query ``begin`` on, in one pass over the keys.
+    def _votes(
+        self, call: Call, queries: tuple[int, int], block: int, pasts: list[tuple[int, int]], lost: LostMass | None
+    ) -> Tensor:
+        """Votes of consecutive blocks in one pass over the keys.
 
         Args:
             call: the call.
-            begin: first query of the first block.
+            queries: first query of the first block that votes, and the end of the queries that the votes are for.
             block: queries of a block.
-            pasts: for each block the row where its past ends, and the row where its window begins.
+            pasts: for each block that votes the row where its past ends, and the row where its window begins.
+            lost: is given the scores of its queries from the same pass.
 
         Returns:
             [blocks, 1 or kv_heads, rows from the sinks to the last window]; 0 for rows outside a block's candidates.
         """
-        sinks, last = call.budget.sinks, pasts[-1][1]
-        probes = [
-            _spread(block_means(call.queries[:, at : at + block], -(-block // self.probes)), self.probes)
-            for at in range(begin, begin + block * len(pasts), block)
-        ]
+        (begin, end), (sinks, last) = queries, (call.budget.sinks, pasts[-1][1])
+        asking = torch.cat(
+            [
+                _spread(block_means(call.queries[:, at : at + block], -(-block // self.probes)), self.probes)
+                for at in range(begin, begin + block * len(pasts), block)
+            ]
+        )
         first, stop = (0, max(past for past, _ in pasts)) if self.vote == "past" else (sinks, last)
-        flat = key_scores(call, torch.cat(probes), first, stop)
+        if lost is None:
+            flat = key_scores(call, asking, first, stop)
+        else:
+            sampled = lost.queries(begin, end)
+            every = torch.cat([asking, call.queries[:, list(sampled)].transpose(0, 1)])
+            scored = key_scores(call, every, 0, call.start + end)
+            lost.keep(sampled, scored[len(asking) :])
+            flat = scored[: len(asking), :, first:stop]
         scores = flat.reshape(len(pasts), self.probes, call.heads, -1)
         for index, (past, window) in enumerate(pasts):
             scores[index, ..., (past if self.vote == "past" else window) - first :] = float("-inf")

@@ -5,7 +5,8 @@ attention over that is compared with the dense output. The oracle knows the true
 
 Figures for k selected tokens: ``output_error_<method>_<k>_<length>``, the norm of the difference over the norm of the
 dense output, mean over layers; ``mass_read_...``, the share of attention mass on the rows read; ``top_recall_...``, the
-share of the oracle's rows among those chosen.
+share of the oracle's rows among those chosen; ``rows_read_...``, the rows that a query of the chunk may read, mean over
+blocks, heads and layers: what the method pays for it.
 """
 
 import statistics
@@ -34,7 +35,7 @@ OPTIONS = {
 # The method with every variant as published.
 PUBLISHED = (
     "published@chunk_rolling:similarity=roped:fingerprint=anchor:local=cluster"
-    ":max_cluster_tokens=4096:probes=1:heads=layer:vote=candidates:lead_tokens=0"
+    ":max_cluster_tokens=4096:probes=1:heads=layer:vote=candidates:lead_tokens=0:max_lost_mass=1:late_layers=0"
 )
 DEFAULT_METHODS = f"chunk_rolling,{PUBLISHED},token_select,streaming_pages,sink_window"
 CHUNK_TOKENS = 4096
@@ -49,6 +50,7 @@ class Found:
     output_error: list[float] = field(default_factory=list[float])
     mass_read: list[float] = field(default_factory=list[float])
     top_recall: list[float] = field(default_factory=list[float])
+    rows_read: list[float] = field(default_factory=list[float])
     retrieval_calls: int = 0
 
 
@@ -70,6 +72,7 @@ def run(context: BenchContext) -> BenchResult:
         for (name, k), each in found.items():
             label = f"{name}_{k}_{length_label(length)}"
             figures[f"output_error_{label}"] = statistics.fmean(each.output_error)
+            figures[f"rows_read_{label}"] = statistics.fmean(each.rows_read)
             if each.mass_read:
                 figures[f"mass_read_{label}"] = statistics.fmean(each.mass_read)
                 figures[f"top_recall_{label}"] = statistics.fmean(each.top_recall)
@@ -179,6 +182,7 @@ def _note(
     dense: "Tensor",
 ) -> None:
     found.output_error.append(float((out - dense).norm() / dense.norm()))
+    found.rows_read.append(call.tally.rows_read / len(selections))
     if truth is None or best is None:
         return
     read, recalls = 0.0, 0.0
@@ -187,17 +191,19 @@ def _note(
         begin = index * BLOCK_TOKENS
         selection = next(each for each in selections if each.begin <= begin < each.end)
         oracle = best[index]
+        local = selection.local_start
+        for head in range(call.heads):
+            rows = _rows(selection, head // call.group)
+            inside = mass[head, : min(call.budget.sinks, local)].sum() + mass[head, local:].sum()
+            inside += mass[head, rows].sum() if rows is not None else 0
+            read += 1.0 if head in selection.exact_heads else float(inside / mass[head].sum())
         for head in range(call.rows.kv_heads):
             rows = _rows(selection, head)
-            local = max(selection.local_start, 0)
-            inside = float(mass[head, : min(call.budget.sinks, local)].sum() + mass[head, local:].sum())
-            inside += float(mass[head, rows].sum()) if rows is not None else 0.0
-            read += inside / float(mass[head].sum())
             wanted = _rows(oracle, head)
             assert wanted is not None, "the last chunk is longer than the budget"
             seen = {*(rows.tolist() if rows is not None else ()), *range(local, call.start + selection.end)}
             recalls += len(seen.intersection(wanted.tolist())) / len(wanted)
-    found.mass_read.append(read / blocks / call.rows.kv_heads)
+    found.mass_read.append(read / blocks / call.heads)
     found.top_recall.append(recalls / blocks / call.rows.kv_heads)
 
 
@@ -206,7 +212,7 @@ def _rows(selection: "Selection", head: int) -> "Tensor | None":
 
 
 def _true_mass(call: "Call", stride: int) -> "list[Tensor]":
-    """Attention mass of each block on every row up to its end, [kv_heads, rows], summed over queries and heads."""
+    """Attention mass of each block on every row up to its end, [heads, rows], summed over queries."""
     import torch
 
     from deepedu.attention.scoring import key_scores
@@ -215,13 +221,13 @@ def _true_mass(call: "Call", stride: int) -> "list[Tensor]":
     for begin in range(0, call.q_len, BLOCK_TOKENS):
         end = min(begin + BLOCK_TOKENS, call.q_len)
         stop = call.start + end
-        mass = torch.zeros(call.rows.kv_heads, stop)
+        mass = torch.zeros(call.heads, stop)
         asked = torch.arange(begin, end, stride)
         for piece in asked.split(32):
             scores = key_scores(call, call.queries[:, piece].transpose(0, 1), 0, stop)
             later = torch.arange(stop) > (call.start + piece)[:, None]
             shares = torch.softmax(scores.masked_fill_(later[:, None], float("-inf")), dim=-1)
-            mass += shares.sum(0).view(call.rows.kv_heads, call.group, stop).sum(1)
+            mass += shares.sum(0)
         found.append(mass)
     return found
 
@@ -240,6 +246,7 @@ def _oracle(call: "Call", truth: "list[Tensor]") -> "list[Selection]":
             raise ConfigError(
                 "lengths: the last 4096 tokens must lie beyond the budget; give a longer text or a smaller k"
             )
-        rows = tuple(best_rows(each[sinks:window], count, sinks) for each in mass)
+        by_key_head = mass.view(call.rows.kv_heads, call.group, -1).sum(1)
+        rows = tuple(best_rows(each[sinks:window], count, sinks) for each in by_key_head)
         found.append(Selection(begin, end, window, rows))
     return found
