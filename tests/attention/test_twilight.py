@@ -1,5 +1,6 @@
 """Twilight: the fewest rows of the base's choice that hold the mass."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -50,7 +51,7 @@ def test_it_keeps_a_subset_of_its_base(base: str, p: float) -> None:
         if here.phase not in of.phases:
             continue
         for small, big in zip(method.select(here), of.select(there), strict=True):
-            assert (small.begin, small.end, small.local_start) == (big.begin, big.end, big.local_start)
+            assert dataclasses.replace(small, rows=()) == dataclasses.replace(big, rows=())
             for head in range(4):
                 assert set(chosen(small, head)) <= set(chosen(big, head))
                 fewer += len(chosen(big, head)) - len(chosen(small, head))

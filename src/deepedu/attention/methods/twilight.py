@@ -1,7 +1,7 @@
 """Twilight: of what another method chose, the fewest rows that hold enough of the attention."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -67,7 +67,7 @@ class Twilight(Method):
             scores = probe[head].float() @ four_bits(keys).T * call.scale
             always = keys.shape[0] - rows.shape[0]
             pruned.append(rows[top_p(torch.softmax(scores, dim=1), always, self.p)])
-        return Selection(selection.begin, selection.end, selection.local_start, tuple(pruned))
+        return replace(selection, rows=tuple(pruned))
 
 
 def four_bits(keys: Tensor) -> Tensor:
