@@ -106,9 +106,8 @@ def selections(method: Method, call: Call) -> list[Selection]:
 
 
 def chosen(selection: Selection, kv_head: int = 0) -> list[int]:
-    if not selection.rows:
-        return []
-    return selection.rows[kv_head if len(selection.rows) > 1 else 0].tolist()
+    rows = selection.rows_of(kv_head)
+    return [] if rows is None else rows.tolist()
 
 
 def check(call: Call, found: Sequence[Selection], most: int | None = None) -> None:

@@ -183,6 +183,10 @@ class Selection:
     rows: tuple[Tensor, ...] = ()
     exact_heads: tuple[int, ...] = ()
 
+    def rows_of(self, kv_head: int) -> Tensor | None:
+        """The rows that one key/value head's queries read between sinks and window; None where there are none."""
+        return self.rows[kv_head if len(self.rows) > 1 else 0] if self.rows else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):

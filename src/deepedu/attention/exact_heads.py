@@ -61,8 +61,8 @@ class LostMass:
         """What a selection holds of one query's shares [heads, rows]: [heads]."""
         call, local = self._call, selection.local_start
         held = shares[:, : min(call.budget.sinks, local)].sum(1) + shares[:, local:].sum(1)
-        for head in range(call.rows.kv_heads if selection.rows else 0):
+        for head in range(call.rows.kv_heads):
             mine = slice(head * call.group, (head + 1) * call.group)
-            rows = selection.rows[head if len(selection.rows) > 1 else 0]
-            held[mine] += shares[mine].index_select(1, rows).sum(1)
+            if (rows := selection.rows_of(head)) is not None:
+                held[mine] += shares[mine].index_select(1, rows).sum(1)
         return held

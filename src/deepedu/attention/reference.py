@@ -61,9 +61,8 @@ def rows_read(call: Call, selection: Selection, query: int, head: int) -> Tensor
     if head in selection.exact_heads:
         return torch.arange(own + 1)
     sinks = torch.arange(min(call.budget.sinks, selection.local_start))
-    kv_head = head // call.group
-    chosen = selection.rows[kv_head if len(selection.rows) > 1 else 0] if selection.rows else sinks[:0]
-    return torch.cat([sinks, chosen, local])
+    chosen = selection.rows_of(head // call.group)
+    return torch.cat([sinks, local] if chosen is None else [sinks, chosen, local])
 
 
 def _all(call: Call) -> tuple[Tensor, Tensor]:

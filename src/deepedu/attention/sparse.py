@@ -112,7 +112,7 @@ class _Context:
             return
         pieces = list(call.rows.parts(0, min(call.budget.sinks, selection.local_start)))
         pieces = [(k[kv_heads], v[kv_heads]) for k, v in pieces]
-        pieces.append(_gather(call, selection.rows, kv_heads))
+        pieces.append(_gather(call, selection, kv_heads))
         pieces += [(k[kv_heads], v[kv_heads]) for k, v in call.rows.parts(selection.local_start, stop)]
         self._gathered = _joined(pieces)
         self.count = self._gathered[0].shape[1]
@@ -128,14 +128,14 @@ class _Context:
         return [(self._gathered[0][:, :count], self._gathered[1][:, :count])] if count else []
 
 
-def _gather(call: Call, rows: tuple[Tensor, ...], kv_heads: slice) -> tuple[Tensor, Tensor]:
-    if len(rows) == 1:
-        keys, values = call.rows.gather(rows[0])
-        return keys[kv_heads], values[kv_heads]
-    if not rows:
+def _gather(call: Call, selection: Selection, kv_heads: slice) -> tuple[Tensor, Tensor]:
+    heads = range(kv_heads.start, kv_heads.stop)
+    if len(selection.rows) == 1 and len(heads) == call.rows.kv_heads:
+        return call.rows.gather(selection.rows[0])
+    if not selection.rows:
         none = call.rows.keys(0, 0)[kv_heads]
         return none, none
-    pieces = [call.rows.gather(rows[head], head) for head in range(kv_heads.start, kv_heads.stop)]
+    pieces = [call.rows.gather(rows, head) for head in heads if (rows := selection.rows_of(head)) is not None]
     return torch.cat([k for k, _ in pieces]), torch.cat([v for _, v in pieces])
 
 

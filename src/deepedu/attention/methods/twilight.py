@@ -62,7 +62,8 @@ class Twilight(Method):
         local = call.rows.keys(selection.local_start, call.start + selection.end)
         pruned: list[Tensor] = []
         for head in range(kv_heads):
-            rows = selection.rows[head if len(selection.rows) > 1 else 0]
+            rows = selection.rows_of(head)
+            assert rows is not None, "only a selection with rows is pruned"
             keys = torch.cat([sinks[head], local[head], call.rows.gather(rows, head)[0][0]])
             scores = probe[head].float() @ four_bits(keys).T * call.scale
             always = keys.shape[0] - rows.shape[0]

@@ -6,7 +6,8 @@ attention over that is compared with the dense output. The oracle knows the true
 Figures for k selected tokens: ``output_error_<method>_<k>_<length>``, the norm of the difference over the norm of the
 dense output, mean over layers; ``mass_read_...``, the share of attention mass on the rows read; ``top_recall_...``, the
 share of the oracle's rows among those chosen; ``rows_read_...``, the rows that a query of the chunk may read, mean over
-blocks, heads and layers: what the method pays for it.
+blocks, heads and layers: what the method pays for it. All layers count, those too in which ``chunk_rolling`` leaves out
+what no answer needs (``late_layers=0`` leaves out nothing).
 """
 
 import statistics
@@ -193,22 +194,18 @@ def _note(
         oracle = best[index]
         local = selection.local_start
         for head in range(call.heads):
-            rows = _rows(selection, head // call.group)
+            rows = selection.rows_of(head // call.group)
             inside = mass[head, : min(call.budget.sinks, local)].sum() + mass[head, local:].sum()
             inside += mass[head, rows].sum() if rows is not None else 0
             read += 1.0 if head in selection.exact_heads else float(inside / mass[head].sum())
         for head in range(call.rows.kv_heads):
-            rows = _rows(selection, head)
-            wanted = _rows(oracle, head)
+            rows = selection.rows_of(head)
+            wanted = oracle.rows_of(head)
             assert wanted is not None, "the last chunk is longer than the budget"
             seen = {*(rows.tolist() if rows is not None else ()), *range(local, call.start + selection.end)}
             recalls += len(seen.intersection(wanted.tolist())) / len(wanted)
     found.mass_read.append(read / blocks / call.heads)
     found.top_recall.append(recalls / blocks / call.rows.kv_heads)
-
-
-def _rows(selection: "Selection", head: int) -> "Tensor | None":
-    return selection.rows[head if len(selection.rows) > 1 else 0] if selection.rows else None
 
 
 def _true_mass(call: "Call", stride: int) -> "list[Tensor]":
