@@ -70,7 +70,8 @@ class Int8Linear(nn.Module):
     def _product(self, x: Tensor, out: Tensor) -> None:
         # What surrounds the product takes about as long as the product itself, in memory traffic: few passes, in place.
         # The bound keeps a row of zeros from becoming 0 / 0.
-        step = torch.linalg.vector_norm(x, float("inf"), dim=1, keepdim=True).div_(127)
+        # Two reductions: torch's infinity norm is not vectorised and took a sixth of a whole prefill.
+        step = torch.maximum(x.amax(dim=1, keepdim=True), x.amin(dim=1, keepdim=True).neg_()).div_(127)
         step.clamp_min_(torch.finfo(torch.float32).tiny)
         steps = x / step
         coarse = steps.round()
