@@ -96,6 +96,37 @@ def plain(tiny_folder: Path) -> Any:
     return load(tiny_folder, ("tiny",), device="cpu")
 
 
+@pytest.fixture(scope="session")
+def linear_model(tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model whose first layer has linear attention, as the engine loads it."""
+    import torch
+    import transformers
+
+    from deepedu.engine.weights import load
+
+    config = transformers.Qwen3_5TextConfig(
+        vocab_size=len(tiny.tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        layer_types=["linear_attention", "full_attention"],
+        max_position_embeddings=512,
+        initializer_range=0.5,
+    )
+    folder = tmp_path_factory.mktemp("linear") / "linear"
+    torch.manual_seed(0)
+    transformers.Qwen3_5ForCausalLM(config).save_pretrained(folder)
+    tiny.tokenizer.save_pretrained(folder)
+    return load(folder, ("linear",), device="cpu")
+
+
 @pytest.fixture
 def make_runner(tiny: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """``make_runner(method="dense", ...)``: the tiny model under a method, with a cache in ``tmp_path/prefix``."""

@@ -61,10 +61,28 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("Gemma3", {"sliding_window": WINDOW, "layer_types": SLIDING, "query_pre_attn_scalar": 16}),
 }
 
+# Some layers carry a state instead of rows; the first one does, and so does the last.
+LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3_next": (
+        "Qwen3Next",
+        {
+            "num_experts": 2,
+            "num_experts_per_tok": 1,
+            "moe_intermediate_size": 16,
+            "shared_expert_intermediate_size": 16,
+        },
+    ),
+    "qwen3_5": ("Qwen3_5", {"pad_token_id": None}),
+}
+for _, fields in LINEAR.values():
+    fields["layer_types"] = ["linear_attention", "full_attention", "linear_attention"]
+    fields |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2}
+    fields |= {"linear_num_value_heads": 4}
+
 
 def build(family: str, **more: Any) -> Any:
-    name, own = FAMILIES.get(family, (family, {}))
-    config_name = {"Gemma3": "Gemma3TextConfig"}.get(name, f"{name}Config")
+    name, own = {**FAMILIES, **LINEAR}.get(family, (family, {}))
+    config_name = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}.get(name, f"{name}Config")
     config = getattr(transformers, config_name)(**{**BASE, **own, **more})
     torch.manual_seed(1)
     model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
@@ -241,6 +259,45 @@ def test_layers_with_a_window_of_their_own_are_left_alone() -> None:
     assert set(cache.sequences[0].states) == {1}
 
 
+@pytest.mark.parametrize("family", LINEAR)
+@pytest.mark.parametrize("cuts", [[LENGTH], [64, 128, LENGTH], [LENGTH - 2, LENGTH - 1, LENGTH]])
+def test_layers_with_linear_attention_keep_their_own_state(family: str, cuts: list[int]) -> None:
+    model, ids = build(family), random_ids()
+    with torch.inference_mode():
+        wanted = model(input_ids=ids, use_cache=False).logits
+    # The one layer with rows chooses among them: a budget for everything is dense.
+    budget = Budget(LENGTH + 1, sinks=4, local=LENGTH - 10)
+    adapter = under(model, make_method("chunk_rolling", {"exact_tokens": "0"}), budget)
+    found, cache = feed(adapter, ids, cuts)
+    close(found, wanted)
+    state = cache.sequences[0]
+    assert (state.positions, state.layers[0].length, state.layers[1].length) == (LENGTH, 0, LENGTH)
+    assert cache.tally.rows_read > 0
+    assert adapter.shape.row_bytes("model") == 2 * 2 * 16 * 4
+
+
+@pytest.mark.parametrize("family", LINEAR)
+def test_generate_with_linear_attention(family: str) -> None:
+    model, ids = build(family), random_ids(40)
+    options: dict[str, Any] = {"max_new_tokens": 8, "do_sample": False, "attention_mask": torch.ones_like(ids)}
+    expected = model.generate(input_ids=ids, **options)
+    adapter = under(model)
+    assert (
+        adapter.model.generate(input_ids=ids, **{ARGUMENT: adapter.new_cache()}, **options).tolist()
+        == expected.tolist()
+    )
+
+
+def test_what_a_state_cannot_do_is_refused() -> None:
+    adapter = under(build("qwen3_next"))
+    with pytest.raises(Unsupported, match="one at a time"):
+        KVCache([adapter.new_sequence(8), adapter.new_sequence(8)])
+    with pytest.raises(Unsupported, match="from its first token"):
+        adapter.new_sequence(8, adapter.new_blocks(8), 4)
+    with pytest.raises(Unsupported, match="no layer that keeps rows"):
+        under(build("qwen3_next", layer_types=["linear_attention"] * 3))
+
+
 def test_int8_rows_change_the_logits_little() -> None:
     model, ids = build("qwen2", initializer_range=0.1), random_ids()
     with torch.inference_mode():
@@ -315,17 +372,11 @@ def test_a_cache_of_another_kind_or_size_is_refused() -> None:
     [
         ("GPT2LMHead", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 120}, "no rotary position"),
         ("Gemma2", {"attn_logit_softcapping": 50.0}, "caps its attention scores"),
-        (
-            "Qwen3Next",
-            {"num_experts": 2, "layer_types": ["linear_attention", "full_attention"] * 2},
-            "linear_attention",
-        ),
+        ("Lfm2", {"layer_types": ["conv", "full_attention", "conv"]}, "conv"),
     ],
 )
 def test_what_a_method_cannot_do_is_refused_at_once(family: str, more: dict[str, Any], words: str) -> None:
     base = {} if family == "GPT2LMHead" else BASE
-    if family == "Qwen3Next":
-        more = {**more, "num_hidden_layers": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
     torch.manual_seed(1)
     config = getattr(transformers, f"{family.removesuffix('LMHead')}Config")(**{**base, **more})
     kind = f"{family}Model" if family == "GPT2LMHead" else f"{family}ForCausalLM"

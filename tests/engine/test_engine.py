@@ -279,6 +279,18 @@ def test_warming_waits_for_people_and_serves_them(make_engine: MakeEngine) -> No
     assert idle(engine)
 
 
+def test_a_model_that_carries_a_state_answers_but_is_not_warmed(linear_model: Any, tmp_path: Path) -> None:
+    engine = Engine(EngineSettings(model="linear", cache_dir=tmp_path))
+    try:
+        engine.use(linear_model, tmp_path)
+        prompt = Prompt(ids_of(100), 60, tag="book")
+        assert ask(engine, prompt).finished.cached_tokens == 0
+        with pytest.raises(Unsupported, match="nothing can be warmed: set tutor"):
+            engine.warm(prompt, Request())
+    finally:
+        engine.close()
+
+
 BAD_SETTINGS = [
     ({"method": "chunk_roling"}, UnknownMethod, "did you mean 'chunk_rolling'"),
     ({"method": "quest", "method_set": "pages=3"}, ConfigError, "has no field 'pages'"),

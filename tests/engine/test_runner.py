@@ -284,6 +284,33 @@ def other_model(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return loaded
 
 
+def test_a_model_that_carries_a_state_is_computed_anew_each_time(
+    make_runner: MakeRunner, linear_model: Any, tmp_path: Path
+) -> None:
+    runner = make_runner("chunk_rolling", loaded=linear_model)
+    assert not runner.reuses
+    wanted, _ = run(runner, asked(1, owner="lan", tag="book-1"), tokens=3)
+    again, running = run(runner, asked(1, owner="lan", tag="book-1"), chunk=50, tokens=3)
+    assert (running.cached_tokens, running.cached_from) == (0, None)
+    torch.testing.assert_close(again, wanted, rtol=1e-3, atol=1e-3)
+    assert runner.cache.held_bytes == runner.cache.reserved_bytes == 0
+    runner.cache.close()
+    assert not list((tmp_path / "prefix").rglob("*.safetensors"))
+
+
+def test_sequences_that_carry_a_state_decode_one_after_the_other(make_runner: MakeRunner, linear_model: Any) -> None:
+    runner = make_runner(loaded=linear_model)
+    alone = [run(runner, asked(question), tokens=2)[0] for question in (1, 2)]
+    together: list[Running] = [runner.begin(asked(question), 2) for question in (1, 2)]  # type: ignore[misc]
+    found: list[list[Any]] = [[runner.prefill(each, 1000)] for each in together]
+    for _ in range(2):
+        tokens = [int(logits[-1].argmax()) for logits in found]
+        for logits, new in zip(found, runner.decode(together, tokens), strict=True):
+            logits.append(new)
+    for logits, wanted in zip(found, alone, strict=True):
+        torch.testing.assert_close(torch.stack(logits), wanted, rtol=1e-3, atol=1e-3)
+
+
 @pytest.fixture(scope="module")
 def other_tokenizer(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The same weights, with two tokens exchanged in the vocabulary."""

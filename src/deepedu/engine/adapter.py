@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, LinearAttentionLayer
 
 from deepedu.attention import run
 from deepedu.attention.base import Budget, Call, Method, Phase
@@ -35,13 +35,17 @@ _note = threading.local()
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What the cache needs to know of a model. ``full`` tells for each layer whether it reads the whole past."""
+    """What the cache needs to know of a model.
+
+    ``with_rows``: the layers that keep rows, ascending. The others (linear attention) carry a state of fixed size from
+    token to token, which the rows of a prefix cannot bring back.
+    """
 
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
-    full: tuple[bool, ...]
+    with_rows: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
 
@@ -49,7 +53,12 @@ class ModelShape:
         """Bytes of one token's rows over all layers."""
         size = torch.empty((), dtype=self.dtype).element_size()
         per_head = 2 * self.head_dim * size if rows_dtype == "model" else 2 * (self.head_dim + 4)
-        return self.layers * self.kv_heads * per_head
+        return len(self.with_rows) * self.kv_heads * per_head
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether some layers carry a state besides the rows."""
+        return len(self.with_rows) < self.layers
 
 
 class Adapter:
@@ -70,21 +79,37 @@ class Adapter:
         model.set_attn_implementation(NAME)
 
     def new_sequence(self, capacity: int, prefix: Sequence[RowBlock] | None = None, prefix_rows: int = 0) -> "KVState":
-        """An empty sequence with room for ``capacity`` tokens, after ``prefix_rows`` of a prefix it only reads."""
+        """An empty sequence with room for ``capacity`` tokens, after ``prefix_rows`` of a prefix it only reads.
+
+        Raises:
+            Unsupported: a prefix is given and some layers carry a state, which its rows do not hold.
+        """
+        if prefix_rows and self.shape.carries_state:
+            raise Unsupported(
+                f"{type(self.model).__name__} has layers with linear attention: a sequence cannot begin with the rows "
+                "of another, compute it from its first token"
+            )
         layers = [
             LayerRows(block, None if prefix is None else prefix[index], prefix_rows)
             for index, block in enumerate(self.new_blocks(capacity))
         ]
-        return KVState(self, layers)
+        with_rows = set(self.shape.with_rows)
+        carried = {index: LinearAttentionLayer() for index in range(self.shape.layers) if index not in with_rows}
+        return KVState(self, layers, carried=carried)
 
     def new_blocks(self, capacity: int) -> list[RowBlock]:
-        """An empty block for each layer."""
-        shape = self.shape
+        """An empty block for each layer; one that stays empty for a layer without rows."""
+        shape, with_rows = self.shape, set(self.shape.with_rows)
         return [
             RowBlock.allocate(
-                shape.kv_heads, max(1, capacity), shape.head_dim, shape.dtype, shape.device, self.rows_dtype
+                shape.kv_heads,
+                max(1, capacity) if layer in with_rows else 1,
+                shape.head_dim,
+                shape.dtype,
+                shape.device,
+                self.rows_dtype,
             )
-            for _ in range(shape.layers)
+            for layer in range(shape.layers)
         ]
 
     def new_cache(self, capacity: int = 1024) -> "KVCache":
@@ -98,7 +123,8 @@ class KVState:
 
     ``exact_from``: position from which prompt tokens attend densely; None takes the last ``exact_tokens`` of whatever
     comes in one piece. ``last``: whether the next tokens end the prompt. ``phase`` None takes a single token after the
-    first for decode, as ``model.generate`` has it; a prompt's rest may be a single token too.
+    first for decode, as ``model.generate`` has it; a prompt's rest may be a single token too. ``carried``: the states
+    of layers without rows, as transformers keeps them.
     """
 
     adapter: Adapter
@@ -108,11 +134,12 @@ class KVState:
     phase: Phase | None = None
     tally: Tally = field(default_factory=Tally)
     states: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    carried: dict[int, Any] = field(default_factory=dict[int, Any])
 
     @property
     def positions(self) -> int:
         """Tokens seen."""
-        return self.layers[0].positions
+        return self.layers[self.adapter.shape.with_rows[0]].positions
 
     def attend(self, layer: int, queries: Tensor, scale: float, window: int | None) -> Tensor:
         """Attention output [q_len, heads, head_dim] of queries [heads, q_len, head_dim] whose rows are appended."""
@@ -156,11 +183,19 @@ class KVState:
 
 
 class KVCache(Cache):
-    """Rows of one or several sequences, as transformers' models update them. Several take one token each."""
+    """Rows of one or several sequences, as transformers' models update them. Several take one token each.
+
+    Raises:
+        Unsupported: several sequences of a model some of whose layers carry a state.
+    """
 
     def __init__(self, sequences: Sequence[KVState]) -> None:
         self.sequences = list(sequences)
-        super().__init__(layers=[_Layer(self, index) for index in range(len(self.sequences[0].layers))])  # type: ignore[arg-type]
+        carried = self.sequences[0].carried
+        if carried and len(self.sequences) > 1:
+            raise Unsupported("sequences of a model with linear attention are computed one at a time")
+        layers = [carried.get(index) or _Layer(self, index) for index in range(len(self.sequences[0].layers))]
+        super().__init__(layers=layers)  # type: ignore[arg-type]
 
     @property
     def tally(self) -> Tally:
@@ -288,8 +323,13 @@ def _shape(model: Any) -> ModelShape:
     name = type(model).__name__
     way_out = "choose a decoder with rotary positions, such as a Llama, Qwen, Mistral or Gemma 3 model"
     kinds = list(getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers)
-    if other := sorted(set(kinds) - {"full_attention", "sliding_attention"}):
-        raise Unsupported(f"{name} has layers of kind {', '.join(other)}, which have no rows to select from: {way_out}")
+    if other := sorted(set(kinds) - {"full_attention", "sliding_attention", "linear_attention"}):
+        raise Unsupported(
+            f"{name} has layers of kind {', '.join(other)}, which the cache here does not keep: {way_out}"
+        )
+    with_rows = tuple(index for index, kind in enumerate(kinds) if kind != "linear_attention")
+    if not with_rows:
+        raise Unsupported(f"{name} has no layer that keeps rows to select from: {way_out}")
     if getattr(model.get_decoder(), "rotary_emb", None) is None:
         raise Unsupported(
             f"{name} has no rotary position embedding (RoPE), which every method here builds on: {way_out}"
@@ -305,7 +345,7 @@ def _shape(model: Any) -> ModelShape:
         heads=heads,
         kv_heads=getattr(config, "num_key_value_heads", None) or heads,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-        full=tuple(kind == "full_attention" for kind in kinds),
+        with_rows=with_rows,
         dtype=model.dtype,
         device=parameter.device,
     )
@@ -326,9 +366,10 @@ def _rope_angles(model: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 def _undoes(model: Any, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> bool:
     """Whether our rotation is the inverse of the model's own; tried out, since models pair channels differently."""
-    attention = next(each for each in model.get_decoder().layers[0].children() if hasattr(each, "layer_idx"))
-    rotate = getattr(sys.modules[type(attention).__module__], "apply_rotary_pos_emb", None)
     shape = _shape(model)
+    layer = model.get_decoder().layers[shape.with_rows[0]]
+    attention = next(each for each in layer.children() if hasattr(each, "layer_idx"))
+    rotate = getattr(sys.modules[type(attention).__module__], "apply_rotary_pos_emb", None)
     queries = torch.linspace(-1, 1, 3 * shape.head_dim, device=shape.device).reshape(1, 1, 3, -1)
     if rotate is not None:
         cos, sin = angles(torch.arange(5, 8, device=shape.device))

@@ -15,6 +15,7 @@ from deepedu.base.errors import (
     EngineError,
     EngineLoading,
     RequestRefused,
+    Unsupported,
 )
 from deepedu.engine import weights
 from deepedu.engine.chat_prompt import ChatMessage, tokenize_chat
@@ -260,10 +261,16 @@ class Engine:
 
         Raises:
             EngineLoading, EngineBusy, EngineDraining, BudgetError: as ``submit``.
+            Unsupported: nothing that is computed for one prompt can serve another.
         """
         from deepedu.engine.warming import Warming
 
         runner = self.runner
+        if not runner.reuses:
+            raise Unsupported(
+                f"{self.names[0]} has layers with linear attention, whose state is not kept, so nothing can be warmed: "
+                "set tutor.context='passages'"
+            )
         self._check_memory(prompt.shared_tokens)
         return self._scheduler.submit(Job(Warming(runner, prompt), sink, low_priority=True))
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +94,19 @@ class Runner:
         """Memory of one cached token."""
         return self.adapter.shape.row_bytes(self.adapter.rows_dtype)
 
+    @property
+    def reuses(self) -> bool:
+        """Whether rows of one prompt can serve another; not where layers carry a state that rows do not hold."""
+        return not self.adapter.shape.carries_state
+
     def fits(self, tokens: int) -> bool:
         """Whether so many tokens could be held if nothing else ran."""
         return tokens * self.row_bytes <= self.cache.limit_bytes
 
     def begin(self, prompt: Prompt, max_tokens: int) -> Running | None:
         """Takes a prompt in, reusing what is there; None while there is no memory for it."""
+        if not self.reuses:
+            prompt = replace(prompt, shared_tokens=0, owner=None)
         match = self.cache.match(prompt)
         size = self._reserve(prompt, max_tokens, match)
         if size is None:
@@ -166,7 +173,10 @@ class Runner:
         for each, token in zip(running, tokens, strict=True):
             each.ids.append(token)
             each.state.phase = "decode"
-        return self._forward([each.state for each in running], [[token] for token in tokens])
+        batches = [list(running)] if self.reuses else [[each] for each in running]
+        return torch.cat(
+            [self._forward([each.state for each in batch], [[each.ids[-1]] for each in batch]) for batch in batches]
+        )
 
     def end(self, running: Running, *, keep: bool = True) -> None:
         """Gives the memory back; rows of the prompt may serve its owner's next one where ``keep``."""
