@@ -13,19 +13,29 @@ from torch import Tensor
 from deepedu.attention.base import Call, Selection
 from deepedu.attention.kernels.partial_attention import merge, partial_attention
 
-# Queries that see the same earlier rows without a mask; only their own rows need a causal one.
+# Queries that see the same earlier rows without a mask; only their own rows need a causal one. More of them where few
+# heads are folded: the kernel is fastest with about a thousand queries in all.
 TILE = 128
+FOLDED = 1024
 
 
 def attend_selections(call: Call, selections: Iterable[Selection]) -> Tensor:
     """Attention output of all selections of a call, [q_len, heads, head_dim]. Counts the rows read."""
     out = torch.empty(call.q_len, call.heads, call.rows.head_dim, dtype=call.queries.dtype, device=call.queries.device)
     done = 0
+    exact: list[Selection] = []
     for selection in selections:
         assert selection.begin == done, "selections cover the queries in order"
         done = selection.end
         _attend(call, selection, out)
+        if selection.local_start and selection.exact_heads:
+            # What they read does not depend on the selection, so neighbouring ones are one run of queries to them.
+            if exact and (exact[-1].end, exact[-1].exact_heads) == (selection.begin, selection.exact_heads):
+                selection = replace(selection, begin=exact.pop().begin)
+            exact.append(selection)
     assert done == call.q_len, "selections cover all queries"
+    for run in exact:
+        _attend_exact_heads(call, run, out)
     return out
 
 
@@ -35,26 +45,37 @@ def attend_dense(call: Call) -> Tensor:
 
 
 def _attend(call: Call, selection: Selection, out: Tensor) -> None:
+    """Writes the output of all heads but the exact ones, and counts the rows that all of them read."""
     assert selection.local_start <= call.start + selection.begin, "every query reads its own row"
     kv_heads, group = call.rows.kv_heads, call.group
-    if len({len(rows) for rows in selection.rows}) <= 1 and not selection.exact_heads:
+    # Dense attention leaves no head anything else to read.
+    exact, by_window = (selection.exact_heads, selection.window_heads) if selection.local_start else ((), ())
+    if len({len(rows) for rows in selection.rows}) <= 1 and not exact and not by_window:
         call.tally.rows_read += _attend_heads(call, selection, range(kv_heads), range(call.heads), out)
         return
-    dense = replace(selection, local_start=0, rows=(), exact_heads=())
-    read = 0
+    read = len(exact) * (call.start + selection.end)
     for kv_head in range(kv_heads):
-        mine = range(kv_head * group, (kv_head + 1) * group)
-        for part in (dense, selection):
-            heads = [head for head in mine if (head in selection.exact_heads) == (part is dense)]
+        mine = [head for head in range(kv_head * group, (kv_head + 1) * group) if head not in exact]
+        choosing, others = ([head for head in mine if (head in by_window) == window] for window in (False, True))
+        for part, heads in ((selection, choosing), (replace(selection, rows=()), others)):
             if heads:
                 read += len(heads) * _attend_heads(call, part, range(kv_head, kv_head + 1), heads, out)
     call.tally.rows_read += round(read / call.heads)
+
+
+def _attend_exact_heads(call: Call, run: Selection, out: Tensor) -> None:
+    dense = Selection(run.begin, run.end, 0)
+    for kv_head in range(call.rows.kv_heads):
+        heads = [head for head in run.exact_heads if head // call.group == kv_head]
+        if heads:
+            _attend_heads(call, dense, range(kv_head, kv_head + 1), heads, out)
 
 
 def _attend_heads(call: Call, selection: Selection, kv_heads: range, heads: Sequence[int], out: Tensor) -> int:
     """Writes the output of query heads, as many for each of these key/value heads; returns the rows that each read."""
     begin, end = selection.begin, selection.end
     group, head_dim = len(heads) // len(kv_heads), call.rows.head_dim
+    tile_queries = max(TILE, FOLDED // group)
     picked = slice(kv_heads.start, kv_heads.stop)
     # A slice where it can be one: picking heads one by one copies their queries.
     written = slice(heads.start, heads.stop) if isinstance(heads, range) else list(heads)
@@ -62,11 +83,11 @@ def _attend_heads(call: Call, selection: Selection, kv_heads: range, heads: Sequ
     # A single query may see its own row like any other, so it needs no causal part.
     single = end - begin == 1
     context = _Context(call, selection, picked, own=1 if single else 0)
-    own = None if single else _own_rows(call, selection, picked, queries)
-    for tile in range(0, end - begin, TILE):
-        size = min(TILE, end - begin - tile)
+    own = None if single else _own_rows(call, selection, picked, queries, tile_queries)
+    for tile in range(0, end - begin, tile_queries):
+        size = min(tile_queries, end - begin - tile)
         folded = queries[:, tile : tile + size].reshape(1, len(kv_heads), group * size, head_dim)
-        result = None if own is None else own[tile // TILE]
+        result = None if own is None else own[tile // tile_queries]
         for keys, values in context.until(tile):
             part = partial_attention(folded, keys[None], values[None], call.scale)
             unfolded = (part[0].view(-1, size, head_dim), part[1].reshape(-1, size))
@@ -76,13 +97,15 @@ def _attend_heads(call: Call, selection: Selection, kv_heads: range, heads: Sequ
     return context.count
 
 
-def _own_rows(call: Call, selection: Selection, kv_heads: slice, queries: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _own_rows(
+    call: Call, selection: Selection, kv_heads: slice, queries: Tensor, tile_queries: int
+) -> list[tuple[Tensor, Tensor]]:
     """Causal attention of each tile over its own rows: output [heads, size, head_dim] and log-sum-exp per tile."""
     first, stop = call.start + selection.begin, call.start + selection.end
     keys, values = _joined([(k[kv_heads], v[kv_heads]) for k, v in call.rows.parts(first, stop)])
-    length, whole = stop - first, (stop - first) // TILE
+    length, whole = stop - first, (stop - first) // tile_queries
     found: list[tuple[Tensor, Tensor]] = []
-    for size, count, offset in ((TILE, whole, 0), (length - whole * TILE, 1, whole * TILE)):
+    for size, count, offset in ((tile_queries, whole, 0), (length - whole * tile_queries, 1, whole * tile_queries)):
         if size == 0 or count == 0:
             continue
         run = slice(offset, offset + size * count)

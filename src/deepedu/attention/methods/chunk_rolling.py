@@ -9,7 +9,7 @@ from torch import Tensor
 
 from deepedu.attention.base import Call, Method, Phase, Selection
 from deepedu.attention.decode_cache import DecodeCache
-from deepedu.attention.exact_heads import LostMass
+from deepedu.attention.lost_mass import LostMass
 from deepedu.attention.scoring import best_rows, block_means, key_scores, soft_vote
 from deepedu.base.errors import ConfigError
 
@@ -40,6 +40,8 @@ class ChunkRolling(Method):
     above 1 every step chooses anew.
     ``max_lost_mass``: in the prefill a query head that loses more than this share of its attention by such choices
     reads every row instead, whatever the budget (``exact_heads``); 1: no head does (as published).
+    ``max_window_loss``: in the prefill a query head that loses less than this share of its attention by sinks and
+    window alone reads nothing else (``window_heads``); 0: no head does (as published).
     ``late_layers``: share of the layers, the last ones, that read only sinks and window in the prefill: what a prompt's
     token gathers there reaches no more than the rows of the few layers above; 0: none does (as published).
 
@@ -68,7 +70,8 @@ class ChunkRolling(Method):
     lead_tokens: int = 128
     reuse_cosine: float = 1.01
     max_lost_mass: float = 0.3
-    late_layers: float = 0.25
+    max_window_loss: float = 0.1
+    late_layers: float = 0.34
 
     def __post_init__(self) -> None:
         if self.block_tokens < 1 or self.max_cluster_tokens < self.block_tokens:
@@ -82,11 +85,9 @@ class ChunkRolling(Method):
             raise ConfigError(
                 f"chunk_rolling.probes must divide block_tokens={self.block_tokens} evenly, came {self.probes}"
             )
-        if not 0 <= self.late_layers <= 1 or not 0 <= self.max_lost_mass <= 1:
-            raise ConfigError(
-                "chunk_rolling.late_layers and max_lost_mass are shares from 0 to 1, came "
-                f"{self.late_layers} and {self.max_lost_mass}"
-            )
+        for share in ("max_lost_mass", "max_window_loss", "late_layers"):
+            if not 0 <= getattr(self, share) <= 1:
+                raise ConfigError(f"chunk_rolling.{share} is a share from 0 to 1, came {getattr(self, share)}")
         if self.pool == "each" and self.fingerprint == "blocks" and self.local == "cluster":
             raise ConfigError("chunk_rolling: pool=each needs local=block, each block having a window of its own")
 
@@ -98,7 +99,7 @@ class ChunkRolling(Method):
         if call.layers and call.layer >= call.layers * (1 - self.late_layers):
             yield from self._with_block_windows(call, 0, call.q_len, block, None, chooses=False)
             return
-        if self.max_lost_mass >= 1:
+        if self.max_lost_mass == 1 and self.max_window_loss == 0:
             yield from self._chosen(call, block, None)
             return
         lost = LostMass(call)
@@ -106,8 +107,10 @@ class ChunkRolling(Method):
         for selection in self._chosen(call, block, lost):
             lost.add(selection)
             found.append(selection)
-        heads = lost.heads_above(self.max_lost_mass)
-        yield from (replace(each, exact_heads=heads) if each.local_start else each for each in found)
+        exact = lost.exact_heads(self.max_lost_mass)
+        window = tuple(head for head in lost.window_heads(self.max_window_loss) if head not in exact)
+        for each in found:
+            yield replace(each, exact_heads=exact, window_heads=window) if each.local_start else each
 
     def _chosen(self, call: Call, block: int, lost: LostMass | None) -> Iterator[Selection]:
         for first, last in self._clusters(call, block):
