@@ -15,6 +15,7 @@ PACKAGES = {
     "curriculum": "document -> chapters, lessons, passages",
     "store": "everything that is kept",
     "search": "question -> passages",
+    "playbook": "experience -> rules",
     "llm": "the wire to a model, whoever serves it",
     "tutor": "passages + model -> a checked answer",
     "server": "the tutor over HTTP, and our engine as its child",

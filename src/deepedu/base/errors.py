@@ -30,6 +30,9 @@ DeepEduError
 │   ├── LLMBusy              429 or 503, with ``retry_after_s``
 │   ├── LLMTimeout           no token within the limit
 │   └── ContextLengthExceeded  prompt longer than the window, with both numbers
+├── PlaybookError            the playbook
+│   ├── InvalidDelta         a change that cannot be carried out, with everything that is wrong with it
+│   └── PlaybookFull         a change that would exceed the size limit
 └── GroundingError           an answer that could not be checked
 
 A message says what was expected, what came and what to do. ``code`` is stable and meant for programs.
@@ -219,6 +222,20 @@ class ContextLengthExceeded(LLMError):
         super().__init__(message, retryable=False, status=status)
         self.prompt_tokens = prompt_tokens
         self.window_tokens = window_tokens
+
+
+class PlaybookError(DeepEduError):
+    code = "playbook_error"
+    http_status = 400
+
+
+class InvalidDelta(PlaybookError):
+    code = "invalid_delta"
+
+
+class PlaybookFull(PlaybookError):
+    code = "playbook_full"
+    http_status = 409
 
 
 class GroundingError(DeepEduError):

@@ -187,3 +187,23 @@ class Turn(Base):
     model: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime] = mapped_column(default=now)
     finished_at: Mapped[datetime | None]
+
+
+class PlaybookDelta(Base):
+    """One change of the playbook; its rows in order are the book. A row is never changed or deleted.
+
+    ``operations`` is JSON as text: what was written is read back byte for byte. ``digest`` chains every row to all rows
+    before it.
+    """
+
+    __tablename__ = "playbook_deltas"
+
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    delta_id: Mapped[str] = mapped_column(String(64), unique=True)
+    author: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]
+    operations: Mapped[str] = mapped_column(Text)
+    # Ids of the bullets that the operations made or changed, in their order.
+    touched: Mapped[list[Any]] = mapped_column(JSON)
+    digest: Mapped[str] = mapped_column(String(64))

@@ -1,0 +1,1 @@
+"""Experience becomes rules: an append-only book of bullets, and what may change it."""
