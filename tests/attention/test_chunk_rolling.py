@@ -20,7 +20,6 @@ PLAIN: dict[str, Any] = {
     "vote": "candidates",
     "lead_tokens": 0,
     "max_lost_mass": 1.0,
-    "max_window_loss": 0.0,
     "late_layers": 0.0,
 }
 PUBLISHED = ChunkRolling(similarity="roped", fingerprint="anchor", local="cluster", max_cluster_tokens=4096, **PLAIN)
@@ -219,8 +218,8 @@ def test_the_last_layers_read_sinks_and_window_only() -> None:
         found = list(method.select(sequence.call(200, 400, BUDGET, layer=layer, layers=24, state={})))
         assert all(bool(chosen(each)) == selects for each in found)
         if not selects:
-            windows = [(each.begin, each.local_start, each.exact_heads, each.window_heads) for each in found]
-            assert windows == [*((at, 180 + at, (), ()) for at in range(0, 192, 32)), (192, 348, (), ())]
+            windows = [(each.begin, each.local_start, each.exact_heads) for each in found]
+            assert windows == [*((at, 180 + at, ()) for at in range(0, 192, 32)), (192, 348, ())]
     # Decode chooses in every layer: its one query is what the answer comes from.
     (last,) = method.select(sequence.call(399, 400, BUDGET, layer=23, layers=24, phase="decode"))
     assert len(chosen(last)) == 100
@@ -249,7 +248,6 @@ def test_decode_is_token_selects() -> None:
         ({"probes": 3}, "probes must divide"),
         ({"lead_tokens": -1}, "lead_tokens must be"),
         ({"late_layers": 1.5}, "late_layers"),
-        ({"max_window_loss": 2.0}, "max_window_loss"),
         ({"max_lost_mass": -0.1}, "max_lost_mass"),
         ({"local": "cluster"}, "pool=each needs local=block"),
     ],

@@ -1,4 +1,4 @@
-"""What heads lose by a shared choice, and by sinks and window alone: measured on sampled queries, and acted upon."""
+"""Heads that lose too much by a shared choice: measured on sampled queries, and then read exactly."""
 
 import dataclasses
 
@@ -12,7 +12,6 @@ from deepedu.attention.lost_mass import SAMPLE_EVERY, LostMass
 from deepedu.attention.methods.chunk_rolling import ChunkRolling
 from deepedu.attention.reference import TensorRows
 from deepedu.attention.scoring import key_scores
-from deepedu.attention.sparse import attend_selections
 
 BUDGET = Budget(tokens=8 + 64 + 40, sinks=8, local=64)
 
@@ -47,15 +46,7 @@ def test_what_a_selection_loses(per_head: bool) -> None:
     for bound in (0.1, 0.3, 0.5, 0.9):
         assert lost.exact_heads(bound) == tuple(torch.nonzero(shares / 2 > bound).flatten().tolist())
     torch.testing.assert_close(sequence.state["lost_mass"][0], shares, atol=1e-4, rtol=1e-4)
-    by_window = torch.zeros(4)
-    for each, query in asked:
-        bare = dataclasses.replace(each, rows=())
-        by_window += torch.tensor([lost_share(call, bare, query, head) for head in range(4)])
-    for bound in (0.1, 0.5, 0.7, 0.9):
-        assert lost.window_heads(bound) == tuple(torch.nonzero(by_window / 2 < bound).flatten().tolist())
-    torch.testing.assert_close(sequence.state["lost_mass"][1], by_window, atol=1e-4, rtol=1e-4)
-    assert (by_window > shares).all()
-    assert sequence.state["lost_mass"][2] == 2
+    assert sequence.state["lost_mass"][1] == 2
 
 
 def test_queries_are_sampled_evenly_and_short_runs_once() -> None:
@@ -85,7 +76,7 @@ def test_a_head_that_looks_elsewhere_with_every_query_reads_everything() -> None
     exact, out = reference.dense(call), method.attend(call)
     torch.testing.assert_close(out[:, 0], exact[:, 0], atol=1e-5, rtol=1e-5)
     assert not torch.allclose(out[:, 1:], exact[:, 1:], atol=1e-5, rtol=1e-5)
-    published = dataclasses.replace(method, max_lost_mass=1.0, max_window_loss=0.0).attend(call)
+    published = dataclasses.replace(method, max_lost_mass=1.0).attend(call)
     assert (published[:, 0] - exact[:, 0]).norm() > 0.3 * exact[:, 0].norm()
     torch.testing.assert_close(published[:, 1:], out[:, 1:], atol=1e-5, rtol=1e-5)
 
@@ -93,17 +84,17 @@ def test_a_head_that_looks_elsewhere_with_every_query_reads_everything() -> None
 def test_what_was_measured_counts_for_the_rest_of_the_request() -> None:
     sequence = scattered()
     list(ChunkRolling(tau=-1.0).select(sequence.call(600, 1100, BUDGET)))
-    lost, _, samples = sequence.state["lost_mass"]
+    lost, samples = sequence.state["lost_mass"]
     assert samples > 1
     list(ChunkRolling(tau=-1.0).select(sequence.call(1100, 1101, BUDGET)))
-    assert sequence.state["lost_mass"][2] == samples + 1
+    assert sequence.state["lost_mass"][1] == samples + 1
     assert (sequence.state["lost_mass"][0] >= lost).all()
 
 
 def test_measuring_takes_no_pass_of_its_own() -> None:
     here, there = scattered(), scattered()
     list(ChunkRolling(tau=-1.0).select(here.call(600, 1200, BUDGET)))
-    list(ChunkRolling(tau=-1.0, max_lost_mass=1.0, max_window_loss=0.0).select(there.call(600, 1200, BUDGET)))
+    list(ChunkRolling(tau=-1.0, max_lost_mass=1.0).select(there.call(600, 1200, BUDGET)))
     assert here.tally.retrieval_calls == there.tally.retrieval_calls == 1
 
 
@@ -112,32 +103,3 @@ def test_with_the_published_window_too() -> None:
     method = ChunkRolling(fingerprint="anchor", pool="max", local="cluster", tau=1.01)
     found = selections(method, sequence.call(600, 1200, BUDGET))
     assert {each.exact_heads for each in found} == {(0,)}
-
-
-def nearby(length: int = 1200) -> Made:
-    """Head 0 looks at its own row, the other heads all at rows 20 to 27."""
-    sequence = scattered(length)
-    keys = next(sequence.rows.parts(0, length))[0]
-    sequence.queries[0] = 200 * keys[0]
-    return sequence
-
-
-def test_a_head_that_looks_at_its_window_chooses_nothing() -> None:
-    sequence = nearby()
-    call = sequence.call(600, 1200, BUDGET)
-    method = ChunkRolling(tau=-1.0, max_lost_mass=0.2)
-    found = selections(method, call)
-    assert {each.window_heads for each in found} == {(0,)}
-    assert {each.exact_heads for each in found} == {()}
-    exact, out = reference.dense(call), method.attend(call)
-    torch.testing.assert_close(out[:, 0], exact[:, 0], atol=1e-3, rtol=1e-3)
-    # The others are untouched by it.
-    off = selections(dataclasses.replace(method, max_window_loss=0.0), call)
-    assert {each.window_heads for each in off} == {()}
-    torch.testing.assert_close(attend_selections(call, off)[:, 1:], out[:, 1:], atol=1e-5, rtol=1e-5)
-
-
-def test_no_head_is_of_both_kinds() -> None:
-    (found, *_) = selections(ChunkRolling(tau=-1.0, max_lost_mass=0.0), nearby().call(600, 1200, BUDGET))
-    assert found.exact_heads == (0, 1, 2, 3)
-    assert found.window_heads == ()

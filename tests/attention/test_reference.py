@@ -26,9 +26,6 @@ def test_rows_that_a_query_reads() -> None:
     exact = replace(selection, exact_heads=(2,))
     assert reference.rows_read(call, exact, 0, 1).tolist() == [0, 1, 3, 9, *range(25, 31)]
     assert reference.rows_read(call, exact, 0, 2).tolist() == list(range(31))
-    window = replace(selection, window_heads=(3,))
-    assert reference.rows_read(call, window, 0, 2).tolist() == [0, 1, 7, *range(25, 31)]
-    assert reference.rows_read(call, window, 0, 3).tolist() == [0, 1, *range(25, 31)]
     assert reference.rows_read(call, Selection(0, 10, 0), 4, 0).tolist() == list(range(35))
     assert reference.rows_read(call, Selection(0, 10, 1), 0, 0).tolist() == list(range(31))
 

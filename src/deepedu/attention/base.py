@@ -173,8 +173,8 @@ class Selection:
 
     They read the sinks, then ``rows``, then every row from ``local_start`` up to and including their own (causally).
     ``rows`` holds one int64 tensor for all key/value heads or one for each; each is ascending, without repetition,
-    and lies in [sinks, local_start). ``local_start`` 0 is dense attention. Two kinds of query heads (ascending, none
-    in both) read something else instead: ``exact_heads`` every row up to their own, ``window_heads`` no ``rows``.
+    and lies in [sinks, local_start). ``local_start`` 0 is dense attention. Query heads among ``exact_heads``
+    (ascending) read every row up to their own instead.
     """
 
     begin: int
@@ -182,7 +182,6 @@ class Selection:
     local_start: int
     rows: tuple[Tensor, ...] = ()
     exact_heads: tuple[int, ...] = ()
-    window_heads: tuple[int, ...] = ()
 
     def rows_of(self, kv_head: int) -> Tensor | None:
         """The rows that one key/value head's queries read between sinks and window; None where there are none."""

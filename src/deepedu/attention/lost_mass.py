@@ -1,17 +1,14 @@
-"""Query heads that a shared choice of rows does not serve, or that need none: found on the prompt itself.
+"""Query heads for which no shared choice of rows will do: found on the prompt itself, so that they can read every row.
 
-Most heads look at the same rows for a whole block of queries. A few look elsewhere for each query, at the earlier
-places of the same word for instance: what a block chooses together holds little of what they want, whatever the budget.
-Many look at nothing but sinks and neighbours. A handful of sampled queries tells which is which: the share of their
-attention that falls on rows not read.
+Most heads look at the same rows for a whole block of queries. Some look elsewhere for each query, at the earlier places
+of the same word for instance; what a block chooses together holds little of what they want, whatever the budget. They
+are few, and a handful of sampled queries tells which: the share of their attention that falls on rows not chosen.
 
-Source: that a few heads need the whole cache and many only sinks and the newest rows: Xiao et al. 2024, DuoAttention
-(arXiv 2410.10819), which learns them beforehand; sampled queries as a measure: Zhu et al. 2024, SampleAttention
-(arXiv 2406.15486).
+Source: that a few heads need the whole cache: Xiao et al. 2024, DuoAttention (arXiv 2410.10819), which learns them
+beforehand; sampled queries as a measure: Zhu et al. 2024, SampleAttention (arXiv 2406.15486).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,8 +21,7 @@ SAMPLE_EVERY = 256
 
 
 class LostMass:
-    """The share of attention that each head of a call loses on rows that it does not read, from sampled queries:
-    once by the selection, and once by its sinks and window alone.
+    """The share of attention that each head of a call loses on rows that it does not read, from sampled queries.
 
     A method gives the scores of ``queries`` to ``keep`` before it makes the selection that they belong to, and that
     selection to ``add`` afterwards. What earlier calls of the request measured counts too.
@@ -34,10 +30,8 @@ class LostMass:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._scores: dict[int, Tensor] = {}
-        none = torch.zeros(call.heads, device=call.queries.device)
         self._lost: Tensor
-        self._lost_by_window: Tensor
-        self._lost, self._lost_by_window, self._samples = call.state.get(STATE, (none, none, 0))
+        self._lost, self._samples = call.state.get(STATE, (torch.zeros(call.heads, device=call.queries.device), 0))
 
     def queries(self, begin: int, end: int) -> Sequence[int]:
         """Those queries of ``begin..end``, counted from the call's first one, that are looked at; at least one."""
@@ -50,26 +44,18 @@ class LostMass:
 
     def add(self, selection: Selection) -> None:
         """Measures a selection; the scores of its queries are dropped."""
-        window = replace(selection, rows=())
         for query in range(selection.begin, selection.end):
             scores = self._scores.pop(query, None)
             if scores is not None:
                 shares = torch.softmax(scores[:, : self._call.start + query + 1], dim=-1)
                 self._lost = self._lost + 1 - self._held(selection, shares)
-                self._lost_by_window = self._lost_by_window + 1 - self._held(window, shares)
                 self._samples += 1
-        self._call.state[STATE] = (self._lost, self._lost_by_window, self._samples)
+        self._call.state[STATE] = (self._lost, self._samples)
 
     def exact_heads(self, share: float) -> tuple[int, ...]:
-        """Query heads that lose more than ``share`` (0 to 1) on average by the selections, ascending."""
-        return self._where(self._lost > share * self._samples)
-
-    def window_heads(self, share: float) -> tuple[int, ...]:
-        """Query heads that lose less than ``share`` (0 to 1) on average by sinks and window alone, ascending."""
-        return self._where(self._lost_by_window < share * self._samples)
-
-    def _where(self, told: Tensor) -> tuple[int, ...]:
-        return tuple(head for head in range(self._call.heads) if bool(told[head]))
+        """Query heads that lose more than ``share`` (0 to 1) on average, ascending."""
+        above: list[bool] = (self._lost > share * self._samples).tolist()  # pyright: ignore[reportUnknownMemberType]
+        return tuple(head for head, is_above in enumerate(above) if is_above)
 
     def _held(self, selection: Selection, shares: Tensor) -> Tensor:
         """What a selection holds of one query's shares [heads, rows]: [heads]."""

@@ -61,7 +61,7 @@ def rows_read(call: Call, selection: Selection, query: int, head: int) -> Tensor
     if head in selection.exact_heads:
         return torch.arange(own + 1)
     sinks = torch.arange(min(call.budget.sinks, selection.local_start))
-    chosen = None if head in selection.window_heads else selection.rows_of(head // call.group)
+    chosen = selection.rows_of(head // call.group)
     return torch.cat([sinks, local] if chosen is None else [sinks, chosen, local])
 
 

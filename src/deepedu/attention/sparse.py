@@ -49,17 +49,15 @@ def _attend(call: Call, selection: Selection, out: Tensor) -> None:
     assert selection.local_start <= call.start + selection.begin, "every query reads its own row"
     kv_heads, group = call.rows.kv_heads, call.group
     # Dense attention leaves no head anything else to read.
-    exact, by_window = (selection.exact_heads, selection.window_heads) if selection.local_start else ((), ())
-    if len({len(rows) for rows in selection.rows}) <= 1 and not exact and not by_window:
+    exact = selection.exact_heads if selection.local_start else ()
+    if len({len(rows) for rows in selection.rows}) <= 1 and not exact:
         call.tally.rows_read += _attend_heads(call, selection, range(kv_heads), range(call.heads), out)
         return
     read = len(exact) * (call.start + selection.end)
     for kv_head in range(kv_heads):
-        mine = [head for head in range(kv_head * group, (kv_head + 1) * group) if head not in exact]
-        choosing, others = ([head for head in mine if (head in by_window) == window] for window in (False, True))
-        for part, heads in ((selection, choosing), (replace(selection, rows=()), others)):
-            if heads:
-                read += len(heads) * _attend_heads(call, part, range(kv_head, kv_head + 1), heads, out)
+        heads = [head for head in range(kv_head * group, (kv_head + 1) * group) if head not in exact]
+        if heads:
+            read += len(heads) * _attend_heads(call, selection, range(kv_head, kv_head + 1), heads, out)
     call.tally.rows_read += round(read / call.heads)
 
 

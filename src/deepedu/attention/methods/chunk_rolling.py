@@ -40,8 +40,6 @@ class ChunkRolling(Method):
     above 1 every step chooses anew.
     ``max_lost_mass``: in the prefill a query head that loses more than this share of its attention by such choices
     reads every row instead, whatever the budget (``exact_heads``); 1: no head does (as published).
-    ``max_window_loss``: in the prefill a query head that loses less than this share of its attention by sinks and
-    window alone reads nothing else (``window_heads``); 0: no head does (as published).
     ``late_layers``: share of the layers, the last ones, that read only sinks and window in the prefill: what a prompt's
     token gathers there reaches no more than the rows of the few layers above; 0: none does (as published).
 
@@ -70,7 +68,6 @@ class ChunkRolling(Method):
     lead_tokens: int = 128
     reuse_cosine: float = 1.01
     max_lost_mass: float = 0.3
-    max_window_loss: float = 0.1
     late_layers: float = 0.34
 
     def __post_init__(self) -> None:
@@ -85,7 +82,7 @@ class ChunkRolling(Method):
             raise ConfigError(
                 f"chunk_rolling.probes must divide block_tokens={self.block_tokens} evenly, came {self.probes}"
             )
-        for share in ("max_lost_mass", "max_window_loss", "late_layers"):
+        for share in ("max_lost_mass", "late_layers"):
             if not 0 <= getattr(self, share) <= 1:
                 raise ConfigError(f"chunk_rolling.{share} is a share from 0 to 1, came {getattr(self, share)}")
         if self.pool == "each" and self.fingerprint == "blocks" and self.local == "cluster":
@@ -99,7 +96,7 @@ class ChunkRolling(Method):
         if call.layers and call.layer >= call.layers * (1 - self.late_layers):
             yield from self._with_block_windows(call, 0, call.q_len, block, None, chooses=False)
             return
-        if self.max_lost_mass == 1 and self.max_window_loss == 0:
+        if self.max_lost_mass == 1:
             yield from self._chosen(call, block, None)
             return
         lost = LostMass(call)
@@ -108,9 +105,7 @@ class ChunkRolling(Method):
             lost.add(selection)
             found.append(selection)
         exact = lost.exact_heads(self.max_lost_mass)
-        window = tuple(head for head in lost.window_heads(self.max_window_loss) if head not in exact)
-        for each in found:
-            yield replace(each, exact_heads=exact, window_heads=window) if each.local_start else each
+        yield from (replace(each, exact_heads=exact) if each.local_start else each for each in found)
 
     def _chosen(self, call: Call, block: int, lost: LostMass | None) -> Iterator[Selection]:
         for first, last in self._clusters(call, block):

@@ -36,7 +36,7 @@ OPTIONS = {
 # The method with every variant as published.
 PUBLISHED = (
     "published@chunk_rolling:similarity=roped:fingerprint=anchor:local=cluster"
-    ":max_cluster_tokens=4096:probes=1:heads=layer:vote=candidates:lead_tokens=0:max_lost_mass=1:max_window_loss=0:late_layers=0"
+    ":max_cluster_tokens=4096:probes=1:heads=layer:vote=candidates:lead_tokens=0:max_lost_mass=1:late_layers=0"
 )
 DEFAULT_METHODS = f"chunk_rolling,{PUBLISHED},token_select,streaming_pages,sink_window"
 CHUNK_TOKENS = 4096
@@ -194,7 +194,7 @@ def _note(
         oracle = best[index]
         local = selection.local_start
         for head in range(call.heads):
-            rows = None if head in selection.window_heads else selection.rows_of(head // call.group)
+            rows = selection.rows_of(head // call.group)
             inside = mass[head, : min(call.budget.sinks, local)].sum() + mass[head, local:].sum()
             inside += mass[head, rows].sum() if rows is not None else 0
             read += 1.0 if head in selection.exact_heads else float(inside / mass[head].sum())
