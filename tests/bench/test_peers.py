@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from deepedu.base.config import EngineSettings, Settings
+from deepedu.base.config import EngineSettings, Settings, load_settings
 from deepedu.base.errors import ConfigError, EngineError, Unsupported
 from deepedu.bench import peers
 from deepedu.bench.run import BenchContext
@@ -180,3 +180,11 @@ def test_decode_measures_a_peer_at_every_length_with_its_cache(tmp_path: Path) -
     bodies = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
     assert all(body["cache_prompt"] for body in bodies)
     assert [(len(body["prompt"]), body["max_tokens"]) for body in bodies[:3]] == [(32, 1), (32, 4), (32, 4)]
+
+
+def test_the_settings_let_the_peers_variables_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An unknown variable that begins like a setting is an error.
+    for name in peers.DISTRIBUTIONS:
+        monkeypatch.setenv(f"DEEPEDU_BENCH_{name.upper()}_PYTHON", "/usr/bin/python3")
+        assert f"DEEPEDU_BENCH_{name.upper()}_PYTHON" in peers.OPTIONS[f"{name}_python"]
+    load_settings()

@@ -19,8 +19,8 @@ from deepedu.base.errors import ConfigError
 
 ENV_PREFIX = "DEEPEDU_"
 SECRET_VARIABLES = ("DEEPEDU_LLM_API_KEY", "DEEPEDU_SEARCH_EMBEDDINGS_API_KEY")
-# Read elsewhere, so not settings: the file to read, and the folder of test data.
-OTHER_VARIABLES = ("DEEPEDU_CONFIG", "DEEPEDU_DATA")
+# Read elsewhere, so not settings: the file to read, the folder of test data, and the Pythons that have a bench's peers.
+OTHER_VARIABLES = ("DEEPEDU_CONFIG", "DEEPEDU_DATA", "DEEPEDU_BENCH_LLAMACPP_PYTHON", "DEEPEDU_BENCH_VLLM_PYTHON")
 
 
 class _Layer(BaseModel):
