@@ -156,6 +156,21 @@ def test_what_a_choice_loses(context: Any) -> None:
     assert figures["rows_read_exact_64_6k"] > 3000
 
 
+def test_the_published_variant_has_a_name_and_a_wrong_one_is_told_first(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"lengths": "6k", "k": "64", "oracle": "no"}
+    figures = selection.run(context(**options, methods="published, token_select")).figures
+    assert {"output_error_published_64_6k", "output_error_token_select_64_6k"} <= set(figures)
+
+    def load(_: Any) -> Any:
+        raise AssertionError("the model is not needed to see that")
+
+    monkeypatch.setattr(selection, "load_model", load)
+    with pytest.raises(UnknownMethod, match="did you mean 'token_select'"):
+        selection.run(context(**options, methods="tokenselect"))
+
+
 def test_a_text_that_fits_the_budget_measures_nothing(context: Any) -> None:
     with pytest.raises(ConfigError, match="beyond the budget"):
         selection.run(context(lengths="1k", k="1024"))

@@ -38,7 +38,7 @@ PUBLISHED = (
     "published@chunk_rolling:similarity=roped:fingerprint=anchor:local=cluster"
     ":max_cluster_tokens=4096:probes=1:heads=layer:vote=candidates:lead_tokens=0:max_lost_mass=1:late_layers=0"
 )
-DEFAULT_METHODS = f"chunk_rolling,{PUBLISHED},token_select,streaming_pages,sink_window"
+DEFAULT_METHODS = "chunk_rolling,published,token_select,streaming_pages,sink_window"
 CHUNK_TOKENS = 4096
 ORACLE = "oracle"
 BLOCK_TOKENS = 512
@@ -58,9 +58,13 @@ class Found:
 def run(context: BenchContext) -> BenchResult:
     """See the module's docstring."""
     options = context.options
-    specs = method_specs(options.get("methods", DEFAULT_METHODS))
+    named = options.get("methods", DEFAULT_METHODS).split(",")
+    specs = method_specs(",".join(PUBLISHED if name.strip() == "published" else name for name in named))
     lengths = read_lengths(options.get("lengths", "6k" if context.quick else "8k"))
     sizes = read_lengths(options.get("k", "256" if context.quick else "1024"))
+    for spec in specs:
+        # A name or field that is wrong is told before minutes are spent on the model.
+        spec.make(context.settings.engine, sizes[0])
     stride = int(options.get("stride", "16" if context.quick else "4"))
     if stride < 1 or BLOCK_TOKENS % stride:
         raise ConfigError(f"stride must divide {BLOCK_TOKENS}, came {stride}")
