@@ -72,8 +72,10 @@ def test_rolling_back_brings_a_version_back_and_keeps_what_was(book: Playbook) -
 
 
 def test_only_a_teacher_rolls_back(book: Playbook) -> None:
-    with pytest.raises(InvalidDelta, match="a model cannot put bullets back"):
-        book.rollback(1, MODEL, "x")
+    # To the empty book too, which takes away and puts nothing back.
+    for version in (1, 0):
+        with pytest.raises(InvalidDelta, match="a model cannot put bullets back"):
+            book.rollback(version, MODEL, "x")
     assert book.version == 4
 
 

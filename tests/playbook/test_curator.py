@@ -7,10 +7,11 @@ from made_bullets import TEACHER, bullet, delta
 
 from deepedu.playbook.bullet import Bullet, BulletScope, InteractionEvidence
 from deepedu.playbook.curator import curate, tidy
-from deepedu.playbook.delta import Add, Count, Merge, Put, Retire, State, Update
-from deepedu.playbook.duplicates import DuplicateIndex, resemblance, shingles
+from deepedu.playbook.delta import Add, Count, Merge, Put, Retire, Update
+from deepedu.playbook.duplicates import DuplicateIndex
 from deepedu.playbook.interaction import Interaction, Signal
 from deepedu.playbook.reflector import Insight, Reflection, Verdict
+from deepedu.playbook.state import State
 
 BAD, GOOD = Signal(kind="quiz", good=False), Signal(kind="thumbs_up", good=True)
 FAILURE = Interaction(
@@ -88,13 +89,6 @@ def test_what_says_nearly_the_same(first: str, second: str, same: bool) -> None:
     elsewhere = bullet(2, second, scope=BulletScope(grade=7))
     assert DuplicateIndex([one]).near(elsewhere) == []
     assert DuplicateIndex([one.model_copy(update={"status": "retired"})]).near(two) == []
-
-
-def test_resemblance() -> None:
-    assert resemblance(shingles("một hai"), shingles("một hai")) == 1
-    assert resemblance(shingles("một hai"), shingles("ba")) == 0
-    assert resemblance(shingles("một hai"), shingles("một")) == pytest.approx(1 / 3)
-    assert resemblance(frozenset(), frozenset()) == 1
 
 
 def test_a_tidy_book_has_one_of_each_and_keeps_the_most_trusted() -> None:

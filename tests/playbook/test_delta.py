@@ -19,26 +19,22 @@ from deepedu.playbook.delta import (
     Put,
     Remove,
     Retire,
-    State,
     Update,
-    difference,
     operations_from_json,
     operations_to_json,
     proposals,
-    replay,
 )
+from deepedu.playbook.state import State, difference
 
 
 def book(*texts: str) -> State:
     """Verified facts b-00001, b-00002, ..."""
-    return replay(
-        [
-            delta(*(Add(text=text, kind="fact", helpful=number) for number, text in enumerate(texts, start=1))),
-            delta(
-                *(Judge(bullet_id=f"b-{n:05d}", status="verified") for n in range(1, len(texts) + 1)), author=VERIFIER
-            ),
-        ]
+    state = State()
+    state.apply(delta(*(Add(text=text, kind="fact", helpful=number) for number, text in enumerate(texts, start=1))))
+    state.apply(
+        delta(*(Judge(bullet_id=f"b-{n + 1:05d}", status="verified") for n in range(len(texts))), author=VERIFIER)
     )
+    return state
 
 
 def test_an_added_bullet_waits_to_be_verified() -> None:
@@ -98,6 +94,7 @@ BAD: list[tuple[Any, str]] = [
     (Add(text="mới", kind="fact", bullet_id="b-00001"), "another bullet 'b-00001' already"),
     (Remove(bullet_id="b-9"), "there is no bullet"),
     (Put(bullet=bullet(7, "bảy")), "only a teacher"),
+    (Remove(bullet_id="b-00001"), "only a teacher"),
 ]
 
 

@@ -9,8 +9,9 @@ from made_bullets import QUOTE, TEACHER, bullet, delta
 
 from deepedu.base.errors import PlaybookError
 from deepedu.playbook.bullet import Bullet, BulletScope, InteractionEvidence
-from deepedu.playbook.delta import Put, State
+from deepedu.playbook.delta import Put
 from deepedu.playbook.exchange import from_json, from_markdown, to_json, to_markdown
+from deepedu.playbook.state import State
 
 NASTY = (
     "một dòng",
@@ -89,9 +90,12 @@ def test_what_an_editor_does_to_line_ends_does_no_harm() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("## A\nlạc lõng\n", "line 2: expected a heading or a bullet"),
+        ("## A\nlạc lõng\n", "line 2: expected a .## heading. or a bullet"),
         ("- [b-1] x\n- [b-2] y\n", "line 2: the bullet 'b-1' before it has no comment"),
         ("- [b-1] x\n", "the bullet 'b-1' at the end has no comment"),
+        # One mark too few: what follows must not slip under another heading.
+        ("# A\n", "line 1: expected"),
+        ("# Playbook (deepedu-playbook-9)\n", "line 1: expected"),
         ("- [b-1] x\n  <!-- {bad} -->\n", "line 2: expected JSON"),
         ('- [b-1] x\n  <!-- {"kind": "rumour"} -->\n', "line 2: "),
     ],

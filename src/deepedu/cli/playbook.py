@@ -13,8 +13,9 @@ from deepedu.base.errors import BadRequest, InvalidDelta, NotFound
 from deepedu.cli.main import open_database
 from deepedu.playbook.book import Change, Playbook
 from deepedu.playbook.bullet import Author, Bullet, PassageEvidence
-from deepedu.playbook.delta import Judge, Put, State
+from deepedu.playbook.delta import Judge, Put
 from deepedu.playbook.exchange import from_json, from_markdown, to_json, to_markdown
+from deepedu.playbook.state import State
 from deepedu.playbook.trust import harmful
 
 _STATUS = {

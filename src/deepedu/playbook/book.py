@@ -12,25 +12,17 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from deepedu.base.errors import NotFound, PlaybookError, PlaybookFull
 from deepedu.playbook.bullet import Author, Bullet
-from deepedu.playbook.delta import (
-    Delta,
-    Operation,
-    State,
-    difference,
-    operations_from_json,
-    operations_to_json,
-)
+from deepedu.playbook.delta import Delta, Operation, operations_from_json, operations_to_json
+from deepedu.playbook.state import State, difference
 from deepedu.store import Database
 from deepedu.store.tables import PlaybookDelta, now
 
 # Estimated tokens of all bullets that are not retired: some 10,000 bullets.
 BOOK_TOKENS = 1_000_000
-TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -152,7 +144,7 @@ class Playbook:
         with self._database.read() as session:
             found: list[Change] = []
             for row in session.scalars(sa.select(PlaybookDelta).order_by(PlaybookDelta.version.desc())):
-                if bullet_id is None or bullet_id in _mentioned(row):
+                if bullet_id is None or bullet_id in row.touched or f'"{bullet_id}"' in row.operations:
                     found.append(Change(row.version, _delta(row), tuple(row.touched)))
                 if limit is not None and len(found) == limit:
                     break
@@ -176,15 +168,6 @@ class Playbook:
         )
 
     def _append(self, make: Callable[[State], Delta | None]) -> Applied:
-        for _ in range(TRIES - 1):
-            try:
-                return self._append_once(make)
-            except IntegrityError:
-                # Databases that let writers in together: another took this version. It is read, and ours follows.
-                continue
-        return self._append_once(make)
-
-    def _append_once(self, make: Callable[[State], Delta | None]) -> Applied:
         # In the database's order first, then in this process's: readers do the same.
         with self._database.write() as session, self._lock:
             self._catch_up(session)
@@ -214,12 +197,9 @@ class Playbook:
         return Applied(row.version, touched)
 
     def _catch_up(self, session: Session) -> None:
-        state = None
         for row in session.scalars(_rows(self._version, None)):
-            # A damaged row must not leave half of itself in what is shared.
-            state = self._state.copy() if state is None else state
-            digest = _read(row, state, self._digest)
-            self._state, self._version, self._digest = state, row.version, digest
+            self._digest = _read(row, self._state, self._digest)
+            self._version = row.version
 
     def _check_size(self, state: State) -> None:
         before = sum(bullet.tokens for bullet in self._state.bullets.values() if bullet.status != "retired")
@@ -228,7 +208,7 @@ class Playbook:
         if after > max(self._limit_tokens, before):
             raise PlaybookFull(
                 f"the playbook may have {self._limit_tokens} tokens, this change would make it {after}: retire or "
-                "merge bullets first, or allow more (playbook.limit_tokens)"
+                "merge bullets first"
             )
 
 
@@ -258,14 +238,6 @@ def _delta(row: PlaybookDelta) -> Delta:
         at=row.at,
         operations=operations_from_json(row.operations),
     )
-
-
-def _mentioned(row: PlaybookDelta) -> set[str]:
-    mentioned = set(row.touched)
-    if '"MERGE"' in row.operations:
-        for operation in operations_from_json(row.operations):
-            mentioned.update(getattr(operation, "sources", ()))
-    return mentioned
 
 
 def _chained(before: str, row: PlaybookDelta) -> str:

@@ -37,13 +37,8 @@ def clean_text(text: str) -> str:
     Raises:
         ValueError: nothing is left, control characters, or longer than a bullet may be.
     """
-    text = (
-        unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
-        .replace("\r\n", "\n")
-        .replace("\r", "\n")
-        .replace("\t", " ")
-    )
-    text = "\n".join(line.rstrip() for line in text.split("\n")).strip()
+    text = unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).replace("\t", " ")
+    text = "\n".join(line.rstrip() for line in re.split(r"\r\n?|\n", text)).strip()
     if not text:
         raise ValueError("expected the text of a rule, came nothing")
     if found := _CONTROL.search(text):

@@ -4,16 +4,15 @@ Source: Zhang et al. 2025, Agentic Context Engineering (arXiv 2510.04618), the c
 Differs: no model writes the operations. What an insight adds, and which bullets say nearly the same, is found in code.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 
-from deepedu.playbook.bullet import SECTIONS, Author, Bullet, BulletScope, InteractionEvidence
-from deepedu.playbook.delta import Add, Count, Merge, Operation, Retire, State, Update
+from deepedu.playbook.bullet import Bullet, InteractionEvidence
+from deepedu.playbook.delta import Add, Count, Merge, Operation, Retire, Update
 from deepedu.playbook.duplicates import DuplicateIndex
 from deepedu.playbook.interaction import Interaction
 from deepedu.playbook.reflector import Reflection
+from deepedu.playbook.state import State
 from deepedu.playbook.trust import harmful, trust
-from deepedu.store.tables import now
 
 
 def curate(interaction: Interaction, reflection: Reflection | None, state: State) -> tuple[Operation, ...]:
@@ -40,7 +39,7 @@ def curate(interaction: Interaction, reflection: Reflection | None, state: State
     # A fact holds wherever it is asked for; the book that bears it is for the verifier to find.
     scope = interaction.scope.model_copy(update={"book": None, "lesson": None})
     add = Add(text=insight.text, kind=insight.kind, language=interaction.language, scope=scope, evidence=(evidence,))
-    near = DuplicateIndex(state.bullets.values()).near(_candidate(add))
+    near = DuplicateIndex(state.bullets.values()).near(add)
     operations.append(Update(bullet_id=near[0][0].id, evidence=(evidence,)) if near else add)
     return tuple(operations)
 
@@ -49,20 +48,20 @@ def tidy(state: State) -> tuple[Operation, ...]:
     """Merges for bullets that say nearly the same, into the one that is most trusted, and retirement of those that keep
     harming."""
     operations: list[Operation] = []
-    gone: set[str] = set()
+    merged: set[str] = set()
+    settled: set[str] = set()
     index = DuplicateIndex(state.bullets.values())
     live = [bullet for bullet in state.ordered() if bullet.status != "retired"]
     for bullet in sorted(live, key=_standing, reverse=True):
-        if bullet.id in gone:
+        if bullet.id in settled:
             continue
-        near = (other for other, _ in index.near(bullet) if other.id not in gone)
+        near = (other for other, _ in index.near(bullet) if other.id not in settled)
         # A rule that was refused takes nobody's place, and no refusal is undone by merging.
         sources = tuple(other.id for other in near if "quarantined" not in (other.status, bullet.status))
         if sources:
             operations.append(Merge(into=bullet.id, sources=sources))
-            gone.update(sources)
-            gone.add(bullet.id)
-    merged = Counter(each for operation in operations if isinstance(operation, Merge) for each in operation.sources)
+            merged.update(sources)
+            settled.update(sources, (bullet.id,))
     operations += retirements(bullet for bullet in live if bullet.id not in merged)
     return tuple(operations)
 
@@ -77,19 +76,3 @@ def retirements(bullets: Iterable[Bullet]) -> list[Retire]:
 
 def _standing(bullet: Bullet) -> tuple[bool, float, int]:
     return bullet.status == "verified", trust(bullet), -bullet.order
-
-
-def _candidate(add: Add) -> Bullet:
-    at = now()
-    return Bullet(
-        id="candidate",
-        order=0,
-        section=SECTIONS[add.kind],
-        text=add.text,
-        kind=add.kind,
-        language=add.language,
-        scope=BulletScope.model_validate(add.scope),
-        author=Author(role="model"),
-        created_at=at,
-        changed_at=at,
-    )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from deepedu.playbook.bullet import Bullet
+from deepedu.playbook.delta import Add
 from deepedu.store.terms import pairs, terms
 
 # Share of the shingles of both that both have. Rules that differ in one number share as much as rules that differ in
@@ -20,11 +21,6 @@ def shingles(text: str) -> frozenset[str]:
     return frozenset([*found, *pairs(found)])
 
 
-def resemblance(first: frozenset[str], second: frozenset[str]) -> float:
-    """Share of common shingles, 0 to 1."""
-    return len(first & second) / len(first | second) if first or second else 1.0
-
-
 class DuplicateIndex:
     """Bullets that are not retired, ready to be asked for near-duplicates."""
 
@@ -36,7 +32,7 @@ class DuplicateIndex:
             for shingle in found:
                 self._holders.setdefault(shingle, []).append(each)
 
-    def near(self, bullet: Bullet, least: float = NEAR) -> list[tuple[Bullet, float]]:
+    def near(self, bullet: Bullet | Add, least: float = NEAR) -> list[tuple[Bullet, float]]:
         """Other bullets of the same kind, language and scope that say nearly the same, nearest first.
 
         Two texts with different numbers or different capitals inside a sentence say different things.
@@ -49,14 +45,15 @@ class DuplicateIndex:
         for each, common in shared.items():
             other = self._bullets[each]
             alike = common / (len(mine) + len(self._shingles[each]) - common)
-            if each == bullet.id or alike < least or not _same_place(bullet, other):
+            itself = isinstance(bullet, Bullet) and each == bullet.id
+            if itself or alike < least or not _same_place(bullet, other):
                 continue
             if telling(bullet) == telling(other):
                 found.append((other, alike))
         return sorted(found, key=lambda pair: (-pair[1], pair[0].order))
 
 
-def telling(bullet: Bullet) -> Counter[str]:
+def telling(bullet: Bullet | Add) -> Counter[str]:
     """What makes two rules of one wording different: numbers, names, and negations."""
     found = Counter(term for term in terms(bullet.text) if any(c.isdigit() for c in term) or term in _NEGATIONS)
     found.update(word.strip(".,;:!?()\"'“”") for word in bullet.text.split()[1:] if word[:1].isupper())
@@ -66,5 +63,5 @@ def telling(bullet: Bullet) -> Counter[str]:
 _NEGATIONS = frozenset({"không", "chưa", "chẳng", "đừng", "khong", "not", "no", "never"})
 
 
-def _same_place(first: Bullet, second: Bullet) -> bool:
+def _same_place(first: Bullet | Add, second: Bullet) -> bool:
     return (first.kind, first.language, first.scope) == (second.kind, second.language, second.scope)

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from deepedu.base.errors import PlaybookError
 from deepedu.playbook.bullet import Bullet
-from deepedu.playbook.delta import State
+from deepedu.playbook.state import State
 
 FORMAT = "deepedu-playbook-1"
-_TITLE = "# Playbook"
+TITLE = f"# Playbook ({FORMAT})"
 _ITEM = re.compile(r"- \[(?P<id>[^\]\s]+)\] (?P<text>.*)")
 _COMMENT = re.compile(r"  <!-- (?P<json>\{.*\}) -->")
 
@@ -49,7 +49,7 @@ def to_markdown(state: State) -> str:
         sections.setdefault(bullet.section, []).append(bullet)
     # What stands before any heading has to come first, or it would fall under one.
     headings = sorted(sections, key=lambda section: section != "")
-    lines = [f"{_TITLE} ({FORMAT})", ""]
+    lines = [TITLE, ""]
     for heading in headings:
         if heading:
             lines += [f"## {heading}", ""]
@@ -89,8 +89,8 @@ def from_markdown(text: str) -> list[Bullet]:
             item, lines = start["id"], [start["text"]]
         elif line.startswith("## "):
             section = line[3:]
-        elif line and not line.startswith("# "):
-            raise PlaybookError(f"line {number}: expected a heading or a bullet '- [id] text', came {line[:60]!r}")
+        elif line and line != TITLE:
+            raise PlaybookError(f"line {number}: expected a '## heading' or a bullet '- [id] text', came {line[:60]!r}")
     if item is not None:
         raise PlaybookError(f"the bullet {item!r} at the end has no comment with its particulars")
     return _unique(found)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from deepedu.base.vietnamese import fold
 from deepedu.playbook.bullet import Bullet, BulletScope
-from deepedu.playbook.delta import State
+from deepedu.playbook.state import State
 from deepedu.playbook.trust import trust
 from deepedu.store.terms import pairs, terms
 
@@ -93,7 +93,7 @@ class BulletIndex:
 
     def _candidates(self, question: str, scope: BulletScope) -> list[tuple[int, Chosen]]:
         asked = _weighted(question)
-        # Pairs and long questions aside, the whole weight of what is asked is the best there can be.
+        # A question without any accent is one whose accents were not typed.
         plain = all(term == fold(term) for term in asked)
         postings, wanted = (self._folded, _folded(asked)) if plain else (self._postings, asked)
         scores: dict[int, float] = {}
