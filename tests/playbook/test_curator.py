@@ -70,7 +70,8 @@ def test_verdicts_and_successes_are_counted() -> None:
     assert curate(success, None, state) == (Count(bullet_id="b-00001", helpful=1),)
     # Neither a success nor a failure: nobody said anything.
     assert curate(FAILURE.model_copy(update={"signals": ()}), None, state) == ()
-    assert curate(FAILURE, None, state) == ()
+    # Without a reflection a failure speaks against what the answer rests on.
+    assert curate(FAILURE, None, state) == (Count(bullet_id="b-00001", harmful=1),)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from deepedu.base.errors import ConfigError
 
 ENV_PREFIX = "DEEPEDU_"
-SECRET_VARIABLES = ("DEEPEDU_LLM_API_KEY", "DEEPEDU_SEARCH_EMBEDDINGS_API_KEY")
+SECRET_VARIABLES = ("DEEPEDU_LLM_API_KEY", "DEEPEDU_SEARCH_EMBEDDINGS_API_KEY", "DEEPEDU_SERVER_TEACHER_KEY")
 # Read elsewhere, so not settings: the file to read, the folder of test data, and the Pythons that have a bench's peers.
 OTHER_VARIABLES = ("DEEPEDU_CONFIG", "DEEPEDU_DATA", "DEEPEDU_BENCH_LLAMACPP_PYTHON", "DEEPEDU_BENCH_VLLM_PYTHON")
 
@@ -130,6 +130,28 @@ class TutorSettings(_Layer):
     )
 
 
+class PlaybookSettings(_Layer):
+    """What was learnt: how much of it is shown, and what goes live by itself."""
+
+    bullet_tokens: int = Field(
+        default=300, ge=0, description="bullets shown with a question, in estimated tokens; 0 shows none"
+    )
+    bullets: int = Field(default=6, ge=0, description="bullets shown with a question at most")
+    live_kinds: tuple[Literal["fact", "method", "mistake", "explanation", "tool"], ...] = Field(
+        default=("fact",),
+        description="kinds that go live without a teacher when they pass all checks; all others wait for one",
+    )
+    reflector_url: str | None = Field(
+        default=None, description="OpenAI-compatible base URL of the model that reflects; unset: the tutor's own"
+    )
+    reflector_model: str | None = Field(default=None, description="its name there; unset: the first that is listed")
+    judge_url: str | None = Field(
+        default=None, description="base URL of a stronger model that checks facts on top of the code; unset: none"
+    )
+    judge_model: str | None = Field(default=None, description="its name there; unset: the first that is listed")
+    limit_tokens: int = Field(default=1_000_000, ge=1000, description="size limit of the playbook, in estimated tokens")
+
+
 class ServerSettings(_Layer):
     """The tutor's own web server."""
 
@@ -146,6 +168,7 @@ class Settings(_Layer):
     engine: EngineSettings = EngineSettings()
     llm: LLMSettings = LLMSettings()
     tutor: TutorSettings = TutorSettings()
+    playbook: PlaybookSettings = PlaybookSettings()
     server: ServerSettings = ServerSettings()
 
 

@@ -5,6 +5,9 @@ DeepEduError
 │   ├── UnknownMethod        no attention method of that name
 │   └── BudgetError          a token or memory budget that cannot hold
 ├── BadRequest               a question, file or parameter that cannot be taken as it is
+├── AccessDenied             a request to a part that is not open to everybody
+│   ├── AccessClosed         nobody was given a key to it yet
+│   └── WrongKey             it came without the key, or with another one
 ├── Unsupported              what was asked for exists, but not with this model, machine or method
 ├── MissingExtra             an optional part of DeepEdu is not installed
 ├── StoreError               the database or the data folder
@@ -32,13 +35,14 @@ DeepEduError
 │   └── ContextLengthExceeded  prompt longer than the window, with both numbers
 ├── PlaybookError            the playbook
 │   ├── InvalidDelta         a change that cannot be carried out, with everything that is wrong with it
+│   ├── BulletChanged        somebody changed the bullet since; ``details`` holds it as it is now
 │   └── PlaybookFull         a change that would exceed the size limit
 └── GroundingError           an answer that could not be checked
 
 A message says what was expected, what came and what to do. ``code`` is stable and meant for programs.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class DeepEduError(Exception):
@@ -64,6 +68,20 @@ class BudgetError(ConfigError):
 class BadRequest(DeepEduError):
     code = "bad_request"
     http_status = 400
+
+
+class AccessDenied(DeepEduError):
+    code = "access_denied"
+    http_status = 403
+
+
+class AccessClosed(AccessDenied):
+    code = "access_closed"
+
+
+class WrongKey(AccessDenied):
+    code = "wrong_key"
+    http_status = 401
 
 
 class Unsupported(DeepEduError):
@@ -231,6 +249,17 @@ class PlaybookError(DeepEduError):
 
 class InvalidDelta(PlaybookError):
     code = "invalid_delta"
+
+
+class BulletChanged(PlaybookError):
+    """``details`` is plain data for the program that asked; a server sends it along."""
+
+    code = "bullet_changed"
+    http_status = 409
+
+    def __init__(self, message: str, *, details: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class PlaybookFull(PlaybookError):

@@ -36,7 +36,13 @@ def plots(record: Mapping[str, Any]) -> list[Plot]:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    makers = {"ttft": _ttft, "decode": _decode, "longcontext": _longcontext, "selection": _selection}
+    makers = {
+        "ttft": _ttft,
+        "decode": _decode,
+        "longcontext": _longcontext,
+        "selection": _selection,
+        "selfimprove": _selfimprove,
+    }
     maker = makers.get(str(record.get("bench")))
     if maker is None:
         return []
@@ -232,6 +238,44 @@ def _selection(_: Mapping[str, float], details: Mapping[str, Any]) -> list[Plot]
             "oracle that knows the true attention of every block shows what a selection of that size can reach.",
         )
     ]
+
+
+def _selfimprove(figures: Mapping[str, float], details: Mapping[str, Any]) -> list[Plot]:
+    names = [name.removeprefix("accuracy_") for name in figures if f"{name}_low" in figures and "accuracy_" in name]
+    found: list[Plot] = []
+    if names:
+        figure, (panel,) = _panels([len(names)])
+        values = [figures[f"accuracy_{name}"] for name in names]
+        below = [value - figures[f"accuracy_{name}_low"] for name, value in zip(names, values, strict=True)]
+        above = [figures[f"accuracy_{name}_high"] - value for name, value in zip(names, values, strict=True)]
+        panel.barh(range(len(names)), values, height=0.6, color=COLOURS[0])
+        panel.errorbar(values, range(len(names)), xerr=(below, above), fmt="none", ecolor=INK, capsize=3)
+        _names(panel, [name.replace("_", ", ", 1) for name in names])
+        panel.set_xlabel("right answers, %")
+        found.append(_plot("accuracy", figure, "Accuracy by variant and track, with 95 % intervals; longer is better."))
+    lines = {
+        f"{variant}, {track}": told[variant]["train_right"]
+        for track, told in details.items()
+        if isinstance(told, dict)
+        for variant in ("ace", "ours")
+        if isinstance(told.get(variant), dict) and told[variant].get("train_right")
+    }
+    if lines:
+        figure, (panel,) = _panels([9])
+        for number, (label, right) in enumerate(lines.items()):
+            window = max(1, len(right) // 5)
+            means = [
+                100 * statistics.fmean(right[max(0, last - window) : last]) for last in range(window, len(right) + 1)
+            ]
+            panel.plot(range(window, len(right) + 1), means, color=COLOURS[number % len(COLOURS)], label=label)
+        panel.set_xlabel("questions learnt from")
+        panel.set_ylabel("right of the last fifth, %")
+        panel.set_ylim(0, 100)
+        panel.grid(axis="y", color="#E3E3E3")
+        _lines_key(figure, [panel])
+        caption = "While learning: each question is asked before it is learnt from. A rising line is a book that helps."
+        found.append(_plot("learning", figure, caption))
+    return found
 
 
 def _panels(rows: Sequence[float]) -> "tuple[Figure, list[Axes]]":

@@ -1,4 +1,4 @@
-"""What the engine is meant to reach, in one place, and whether given records reach it.
+"""What the engine and the playbook are meant to reach, in one place, and whether given records reach it.
 
 Ratios compare two things of one run, so they hold on any machine; scores are points of 100.
 """
@@ -85,6 +85,28 @@ TARGETS = (
         for length in ("16k", "32k")
     ),
     Target("decode", "decode_ratio_16k_to_1k", "at most", 1.3, "time per token at a long context against a short one"),
+    Target(
+        "selfimprove",
+        "gain_points_mean",
+        "at least",
+        9.5,
+        "points gained by the playbook, mean over the tracks",
+        above="",
+    ),
+    *(
+        Target(
+            "selfimprove",
+            f"gain_points_{track}_over_ace",
+            "at least",
+            0.0,
+            "points over the loop as published",
+            above="",
+        )
+        for track in ("formula", "finer", "zalo_math")
+    ),
+    Target("selfimprove", "wrong_facts_live", "at most", 0.0, "wrong rules shown to pupils in the run", above=""),
+    Target("selfimprove", "planted_live", "at most", 0.0, "planted false lessons that went live", above=""),
+    Target("selfimprove", "select_ms_10k", "at most", 30.0, "choosing bullets among 10,000, milliseconds"),
 )
 
 

@@ -79,6 +79,8 @@ def render(completed: Completed) -> Iterator[RenderableType]:
     yield Text(f"\n{_figures(completed)}", style="dim")
     if completed.context is not None:
         yield Text(completed.context.line, style="dim")
+    if completed.bullets_used:
+        yield Text(f"Dựa vào điều đã học: {', '.join(completed.bullets_used)}", style="dim")
 
 
 def _sources(answer: Answer) -> Iterator[RenderableType]:

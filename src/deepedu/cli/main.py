@@ -27,6 +27,7 @@ COMMANDS = {
     "embed": ("embed", "Embed the passages that have no vector yet."),
     "engine": ("engine", "Fetch models and serve them."),
     "ingest": ("ingest", "Read documents into the library."),
+    "learn": ("learn", "Ask a file of questions and learn from what went wrong."),
     "playbook": ("playbook", "See, approve and take back what the tutor has learnt."),
     "serve": ("serve", "Start the tutor for browsers."),
 }

@@ -17,6 +17,7 @@ from deepedu.playbook.delta import Judge, Put
 from deepedu.playbook.exchange import from_json, from_markdown, to_json, to_markdown
 from deepedu.playbook.state import State
 from deepedu.playbook.trust import harmful
+from deepedu.tutor.reliance import reliance
 
 _STATUS = {
     "proposed": ("chờ duyệt", "yellow"),
@@ -248,6 +249,22 @@ def stats(ctx: click.Context) -> None:
             markup=False,
             highlight=False,
         )
+
+
+@playbook.command("reliance")
+@click.pass_context
+def reliance_(ctx: click.Context) -> None:
+    """Show what answers stood on, week by week: the books, the playbook, or nothing that could be checked."""
+    console = Console()
+    weeks = reliance(open_database(ctx))
+    if not weeks:
+        console.print("Chưa có câu trả lời nào.", highlight=False)
+        return
+    table = Table("tuần từ", "câu trả lời", "sách chưa nói", "sách", "sổ tay", "mô hình tự nói (bị gạch)")
+    for week in weeks:
+        shares = (f"{share:.0%}" for share in week.shares)
+        table.add_row(week.week.isoformat(), str(week.answers), str(week.not_found), *shares)
+    console.print(table)
 
 
 def _found(state: State, bullet_id: str) -> Bullet:

@@ -17,11 +17,13 @@ from deepedu.base.errors import BadRequest, LLMError, ModelNotAvailable
 from deepedu.base.prefix_files import book_tag
 from deepedu.llm.client import ChatClient
 from deepedu.llm.prefix_cache import PrefixCacheClient
+from deepedu.playbook.book import Playbook
 from deepedu.search.evidence import Scope
 from deepedu.search.search import Search
 from deepedu.server.engine_process import EngineProcess, running_engine
 from deepedu.store import Database
 from deepedu.store.library import BookSummary, list_books
+from deepedu.tutor.learnt import BulletSource
 from deepedu.tutor.turn import Tutor
 
 log = logging.getLogger(__name__)
@@ -92,7 +94,8 @@ async def open_tutor(settings: Settings, database: Database, console: Console) -
     """A tutor on what ``open_chat`` finds."""
     async with open_chat(settings, database, console) as chat:
         search = Search(database, settings.search)
-        yield Tutor(database, search, chat, settings.tutor, PrefixCacheClient(chat))
+        bullets = BulletSource(Playbook(database), database, settings.playbook)
+        yield Tutor(database, search, chat, settings.tutor, PrefixCacheClient(chat), bullets)
 
 
 def forget_lessons(settings: Settings, database: Database, digests: Iterable[str]) -> None:

@@ -117,7 +117,7 @@ class Playbook:
             PlaybookFull: the bullets would exceed the size limit.
             PlaybookError: the history in the database is damaged.
         """
-        return self._append(lambda _: delta)
+        return self.decide(lambda _: delta)
 
     def rollback(self, version: int, author: Author, reason: str) -> Applied:
         """Makes an earlier version the newest one. What lies between stays in the history.
@@ -133,7 +133,44 @@ class Playbook:
                 return None
             return Delta(id=uuid.uuid4().hex, author=author, reason=reason, at=self._clock(), operations=operations)
 
-        return self._append(make)
+        return self.decide(make)
+
+    def decide(self, make: Callable[[State], Delta | None]) -> Applied:
+        """Carries out what ``make`` decides on the newest version, with no other writer in between.
+
+        Args:
+            make: given that version, which it must not change; None: nothing is to be done.
+
+        Raises:
+            InvalidDelta, PlaybookFull, PlaybookError: as ``apply``; and whatever ``make`` raises. Nothing is done then.
+        """
+        # In the database's order first, then in this process's: readers do the same.
+        with self._database.write() as session, self._lock:
+            self._catch_up(session)
+            state = self._state.copy()
+            delta = make(state)
+            if delta is None:
+                return Applied(self._version, (), again=True)
+            known = session.scalar(sa.select(PlaybookDelta).where(PlaybookDelta.delta_id == delta.id))
+            if known is not None:
+                return Applied(known.version, tuple(known.touched), again=True)
+            touched = state.apply(delta)
+            self._check_size(state)
+            operations = operations_to_json(delta.operations)
+            row = PlaybookDelta(
+                version=self._version + 1,
+                delta_id=delta.id,
+                author=delta.author.model_dump_json(),
+                reason=delta.reason,
+                at=delta.at,
+                operations=operations,
+                touched=list(touched),
+            )
+            row.digest = _chained(self._digest, row)
+            session.add(row)
+            session.flush()
+        # The transaction is committed; whoever came meanwhile caught up from the database.
+        return Applied(row.version, touched)
 
     def history(self, *, limit: int | None = None, bullet_id: str | None = None) -> list[Change]:
         """Changes, newest first; of one bullet where ``bullet_id`` is given.
@@ -166,35 +203,6 @@ class Playbook:
                 if bullet.id in old.bullets and old.bullets[bullet.id] != bullet
             ),
         )
-
-    def _append(self, make: Callable[[State], Delta | None]) -> Applied:
-        # In the database's order first, then in this process's: readers do the same.
-        with self._database.write() as session, self._lock:
-            self._catch_up(session)
-            state = self._state.copy()
-            delta = make(state)
-            if delta is None:
-                return Applied(self._version, (), again=True)
-            known = session.scalar(sa.select(PlaybookDelta).where(PlaybookDelta.delta_id == delta.id))
-            if known is not None:
-                return Applied(known.version, tuple(known.touched), again=True)
-            touched = state.apply(delta)
-            self._check_size(state)
-            operations = operations_to_json(delta.operations)
-            row = PlaybookDelta(
-                version=self._version + 1,
-                delta_id=delta.id,
-                author=delta.author.model_dump_json(),
-                reason=delta.reason,
-                at=delta.at,
-                operations=operations,
-                touched=list(touched),
-            )
-            row.digest = _chained(self._digest, row)
-            session.add(row)
-            session.flush()
-        # The transaction is committed; whoever came meanwhile caught up from the database.
-        return Applied(row.version, touched)
 
     def _catch_up(self, session: Session) -> None:
         for row in session.scalars(_rows(self._version, None)):

@@ -18,13 +18,16 @@ from deepedu.playbook.trust import harmful, trust
 def curate(interaction: Interaction, reflection: Reflection | None, state: State) -> tuple[Operation, ...]:
     """Operations that an interaction leads to.
 
-    A success counts for the bullets that its answer used. A failure counts by the reflection's verdicts, and its
-    insight becomes a bullet, or further evidence of one that says nearly the same.
+    A success counts for the bullets that its answer used, a failure against them where there is no reflection to give
+    verdicts. A reflection's insight becomes a bullet, or further evidence of one that says nearly the same.
     """
     operations: list[Operation] = []
     known = set(state.bullets)
     if interaction.succeeded:
         operations += [Count(bullet_id=each, helpful=1) for each in dict.fromkeys(interaction.used) if each in known]
+    if interaction.failed and reflection is None:
+        # What a wrong answer rests on did harm, where nobody knows better.
+        operations += [Count(bullet_id=each, harmful=1) for each in dict.fromkeys(interaction.used) if each in known]
     if reflection is None:
         return tuple(operations)
     for each in reflection.verdicts:

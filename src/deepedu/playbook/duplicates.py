@@ -37,6 +37,11 @@ class DuplicateIndex:
 
         Two texts with different numbers or different capitals inside a sentence say different things.
         """
+        return [found for found in self.alike(bullet, least) if telling(bullet) == telling(found[0])]
+
+    def alike(self, bullet: Bullet | Add, least: float) -> list[tuple[Bullet, float]]:
+        """Other bullets of the same kind, language and scope by the share of shingles they share, nearest first,
+        whatever numbers and names they hold."""
         mine = shingles(bullet.text)
         shared: Counter[str] = Counter()
         for shingle in mine:
@@ -44,12 +49,10 @@ class DuplicateIndex:
         found: list[tuple[Bullet, float]] = []
         for each, common in shared.items():
             other = self._bullets[each]
-            alike = common / (len(mine) + len(self._shingles[each]) - common)
+            share = common / (len(mine) + len(self._shingles[each]) - common)
             itself = isinstance(bullet, Bullet) and each == bullet.id
-            if itself or alike < least or not _same_place(bullet, other):
-                continue
-            if telling(bullet) == telling(other):
-                found.append((other, alike))
+            if not itself and share >= least and _same_place(bullet, other):
+                found.append((other, share))
         return sorted(found, key=lambda pair: (-pair[1], pair[0].order))
 
 

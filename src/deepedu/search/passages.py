@@ -19,6 +19,13 @@ def load_section(session: Session, section_id: int) -> tuple[Evidence, ...]:
     return tuple(_load(session, Passage.section_id == section_id))
 
 
+def load_quoted(session: Session, sha256: str, page: int, quote: str) -> Evidence | None:
+    """The passage of a ready book, by its document's SHA-256, that holds a quote which begins on a page."""
+    wanted = "".join(quote.split())
+    found = _load(session, sa.and_(Book.sha256 == sha256, Passage.first_page <= page, Passage.last_page >= page))
+    return next((item for item in found if wanted in "".join(item.text.split())), None)
+
+
 def sections_with_text(session: Session, book_id: int) -> list[int]:
     """Ids of a book's sections that hold passages, in reading order."""
     rows = session.scalars(

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,16 +16,18 @@ from starlette.exceptions import HTTPException
 
 from deepedu import __version__
 from deepedu.base.config import Settings
-from deepedu.base.errors import DeepEduError, EngineError
+from deepedu.base.errors import BulletChanged, DeepEduError, EngineError
 from deepedu.llm.chat import ChatModel
 from deepedu.llm.client import ChatClient
 from deepedu.llm.prefix_cache import PrefixCacheClient
+from deepedu.playbook.book import Playbook
 from deepedu.search.embed import start_after_ingest
 from deepedu.search.search import Search
-from deepedu.server import tutor_routes
+from deepedu.server import playbook_routes, tutor_routes
 from deepedu.server.engine_process import EngineProcess
 from deepedu.server.warming import warm_in_background
 from deepedu.store import Database
+from deepedu.tutor.learnt import BulletSource
 from deepedu.tutor.turn import Tutor
 
 log = logging.getLogger(__name__)
@@ -44,6 +48,9 @@ class Services:
     settings: Settings
     database: Database
     search: Search
+    playbook: Playbook
+    # Opens the teachers' part; None: nobody may use it. Kept out of every text that shows this object.
+    teacher_key: str | None = field(default=None, repr=False)
     model_state: ModelState = field(default_factory=ModelState)
     tutor: Tutor | None = None
 
@@ -53,14 +60,21 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
 
     Args:
         model: asked instead of an endpoint; neither ``llm.url`` nor an engine of ours is used then.
+
+    Raises:
+        ConfigError: the teachers' key in the environment is not fit to be one.
     """
+    teacher_key = playbook_routes.key_from(os.environ)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             database = Database(settings.store)
             stack.callback(database.close)
-            services = Services(settings, database, Search(database, settings.search))
+            search = Search(database, settings.search)
+            services = Services(
+                settings, database, search, Playbook(database, limit_tokens=settings.playbook.limit_tokens), teacher_key
+            )
             app.state.services = services
             await _connect_model(services, model, stack)
             start_after_ingest(settings)
@@ -68,6 +82,7 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
 
     app = FastAPI(title="DeepEdu", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.include_router(tutor_routes.router)
+    app.include_router(playbook_routes.router)
     _answer_errors(app)
     return app
 
@@ -77,7 +92,8 @@ async def _connect_model(services: Services, model: ChatModel | None, stack: con
 
     def connected(chat: ChatModel) -> None:
         cache = PrefixCacheClient(chat) if isinstance(chat, ChatClient) else None
-        services.tutor = Tutor(services.database, services.search, chat, settings.tutor, cache)
+        bullets = BulletSource(services.playbook, services.database, settings.playbook)
+        services.tutor = Tutor(services.database, services.search, chat, settings.tutor, cache, bullets)
         services.model_state = ModelState("ready")
         if cache is not None and settings.tutor.warm_after_ingest == "background":
             task = asyncio.create_task(warm_in_background(services.database, cache, settings.tutor))
@@ -119,12 +135,16 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def _answer_errors(app: FastAPI) -> None:
-    def error_body(code: str, message: str) -> dict[str, dict[str, str]]:
+    def error_body(code: str, message: str) -> dict[str, dict[str, Any]]:
         return {"error": {"code": code, "message": message}}
 
     @app.exception_handler(DeepEduError)
     async def _known(_: Request, error: DeepEduError) -> JSONResponse:
-        return JSONResponse(error_body(error.code, str(error)), error.http_status)
+        body = error_body(error.code, str(error))
+        if isinstance(error, BulletChanged):
+            body["error"]["details"] = error.details
+        headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else None
+        return JSONResponse(body, error.http_status, headers)
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -100,6 +100,7 @@ def event_json(event: Event) -> tuple[str, dict[str, Any]]:
                 "notice": event.notice,
                 "total_ms": event.total_ms,
                 "context": event.context.to_json() if event.context else None,
+                "bullets": {"shown": event.bullets_shown, "used": event.bullets_used},
             }
 
 

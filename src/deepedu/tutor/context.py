@@ -53,12 +53,22 @@ class Context:
     lesson: LessonText | None = None
     reason: str | None = None
 
-    def prompt(self, question: str, history: Sequence[tuple[str, str]], *, passages: int, budget_tokens: int) -> Prompt:
+    def prompt(
+        self,
+        question: str,
+        history: Sequence[tuple[str, str]],
+        *,
+        passages: int,
+        budget_tokens: int,
+        learnt: str = "",
+    ) -> Prompt:
         """The messages; see ``build_prompt``. A lesson is shown whole, and the budget is for what follows it."""
         if self.lesson is not None:
-            system = lesson_system(self.lesson)
-            return build_lesson_prompt(question, system, self.lesson.passages, history, budget_tokens=budget_tokens)
-        return build_prompt(question, self.evidence, history, passages=passages, budget_tokens=budget_tokens)
+            system, shown = lesson_system(self.lesson), self.lesson.passages
+            return build_lesson_prompt(question, system, shown, history, budget_tokens=budget_tokens, learnt=learnt)
+        return build_prompt(
+            question, self.evidence, history, passages=passages, budget_tokens=budget_tokens, learnt=learnt
+        )
 
 
 @dataclass(frozen=True)

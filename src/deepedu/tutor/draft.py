@@ -10,6 +10,8 @@ from deepedu.tutor.terms import is_task
 _MARKER = re.compile(
     r"[\[【]\s*(?:đoạn|nguồn|tài liệu|passage|source|\^)?\s*(\d{1,9}(?:\s*[,;–-]\s*\d{1,9})*|n)\s*[\]】]", re.IGNORECASE
 )
+# Rules of the playbook that a model names as it names passages.
+BULLET_MARKER = re.compile(r"[\[(]\s*(b-\d{1,9})(?:\s*[,;]\s*b-\d{1,9})*\s*[\])]")
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ORNAMENT = re.compile(r"\*\*|__|`|^\s*(?:#{1,6}|>|[-*•+]|\d{1,2}[.)])\s+|^\s*(?:[-*•]|\d{1,2}[.)])\s*$")
 _LEAD_INS = (
@@ -87,7 +89,7 @@ def clean(sentence: str) -> Cleaned:
     """Takes markers, mark-up and lead-ins ("Theo thông tin trong đoạn [1], ...") off a sentence of a draft."""
     text = unicodedata.normalize("NFC", sentence)
     markers = [int(n) for match in _MARKER.finditer(text) for n in re.findall(r"\d+", match[1])]
-    text = _MARKER.sub("", text)
+    text = BULLET_MARKER.sub("", _MARKER.sub("", text))
     text = _ORNAMENT.sub("", text.replace("\u200b", ""))
     text = re.sub(r"\s+([,.;:!?])", r"\1", re.sub(r"\s+", " ", text)).strip()
     return Cleaned(_without_lead_ins(text), tuple(dict.fromkeys(markers)))

@@ -14,6 +14,8 @@ RULES = (
     "ví dụ [1]. Nếu các đoạn không có câu trả lời, chỉ viết: Sách chưa nói đến điều này."
 )
 
+LEARNT = "Điều đã học được và đã kiểm chứng; câu nào dựa vào điều nào thì ghi số của điều đó:"
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -31,13 +33,14 @@ def build_prompt(
     *,
     passages: int,
     budget_tokens: int,
+    learnt: str = "",
 ) -> Prompt:
-    """Rules, then the earlier turns that fit, then passages and question.
+    """Rules and what was learnt, then the earlier turns that fit, then passages and question.
 
     Passages come first when the budget is tight, best first, whole; history gets what they leave. At least one
     passage is always shown: the budget is a wish, the model's window is the limit, and its server guards that.
     """
-    left = budget_tokens - estimate_tokens(RULES) - estimate_tokens(question)
+    left = budget_tokens - estimate_tokens(RULES + learnt) - estimate_tokens(question)
     shown: list[Evidence] = []
     for item in evidence[:passages]:
         cost = estimate_tokens(_passage(1, item))
@@ -48,7 +51,7 @@ def build_prompt(
     turns, left = _turns_within(history, left)
     body = "\n\n".join(_passage(marker, item) for marker, item in enumerate(shown, 1))
     ask = f"{body}\n\n{_asked(question)}" if shown else _asked(question)
-    rules = Message("system", (TextPart(RULES, shared=True),))
+    rules = with_learnt(Message("system", (TextPart(RULES, shared=True),)), learnt)
     return Prompt((rules, *turns, Message("user", ask)), tuple(shown), budget_tokens - left)
 
 
@@ -59,14 +62,24 @@ def build_lesson_prompt(
     history: Sequence[tuple[str, str]],
     *,
     budget_tokens: int,
+    learnt: str = "",
 ) -> Prompt:
-    """Rules and lesson as ``system`` has them, then the earlier turns that fit, then the question, last.
+    """Rules and lesson as ``system`` has them, what was learnt, then the earlier turns that fit, then the question.
 
     ``passages`` are the lesson's, in marker order; the budget is for what follows it.
     """
     turns, left = _turns_within(history, budget_tokens - estimate_tokens(question))
+    system = with_learnt(system, learnt)
     used = budget_tokens - left + estimate_tokens(system.text)
     return Prompt((system, *turns, Message("user", _asked(question))), tuple(passages), used)
+
+
+def with_learnt(system: Message, learnt: str) -> Message:
+    """The rules with bullets at their end: what is the same for every question stands before what is not."""
+    if not learnt:
+        return system
+    parts = system.content if not isinstance(system.content, str) else (TextPart(system.content),)
+    return Message("system", (*parts, TextPart(f"\n{LEARNT}\n{learnt}")))
 
 
 def _turns_within(history: Sequence[tuple[str, str]], left: int) -> tuple[list[Message], int]:

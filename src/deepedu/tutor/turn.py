@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deepedu.base.config import TutorSettings
-from deepedu.base.errors import BadRequest, ContextLengthExceeded, DeepEduError, LLMError
+from deepedu.base.errors import BadRequest, ContextLengthExceeded, DeepEduError, LLMError, PlaybookError
 from deepedu.base.vietnamese import sentence_spans, words
 from deepedu.llm.chat import ChatModel, Delta, Finished
 from deepedu.llm.prefix_cache import PrefixCache
@@ -35,6 +35,7 @@ from deepedu.tutor.context import (
     use_of,
 )
 from deepedu.tutor.grounding import Grounder
+from deepedu.tutor.learnt import Bullets, Learnt
 
 log = logging.getLogger(__name__)
 
@@ -86,13 +87,16 @@ class Checked:
 @dataclass(frozen=True)
 class Completed:
     """The end. ``notice`` tells in Vietnamese what went wrong with the model when the book had to answer alone;
-    ``context`` what the model read, None when nothing was found."""
+    ``context`` what the model read, None when nothing was found. ``bullets_shown`` and ``bullets_used`` are ids of the
+    playbook's bullets that the model was given and that the answer rests on."""
 
     answer: Answer
     finished: Finished | None
     notice: str | None
     total_ms: float
     context: ContextUse | None = None
+    bullets_shown: tuple[str, ...] = ()
+    bullets_used: tuple[str, ...] = ()
 
 
 Event = Started | Found | Draft | Checked | Completed
@@ -108,12 +112,18 @@ class Tutor:
         model: ChatModel,
         settings: TutorSettings,
         cache: PrefixCache | None = None,
+        bullets: Bullets | None = None,
+        *,
+        keeps_turns: bool = True,
     ) -> None:
-        """``cache``: the model's prefix cache, where whole lessons may be warm."""
+        """``cache``: the model's prefix cache, where whole lessons may be warm. ``bullets``: what was learnt.
+        ``keeps_turns``: False for questions that no pupil asked; they have no conversation."""
         self.database = database
         self.search = search
         self.model = model
         self.settings = settings
+        self._bullets = bullets
+        self.keeps_turns = keeps_turns
         self._contexts = ContextPolicy(database, settings, cache)
         # Makes owners that tell nothing: neither who asks nor, on a shared engine, which data folder it is.
         self._salt = secrets.token_bytes(16)
@@ -132,7 +142,9 @@ class Tutor:
         scope = scope or Scope()
         begin = time.perf_counter()
         history = await self._history(conversation_id)
-        ids = await asyncio.to_thread(start_turn, self.database, question, asdict(scope), conversation_id)
+        ids = (0, 0)
+        if self.keeps_turns:
+            ids = await asyncio.to_thread(start_turn, self.database, question, asdict(scope), conversation_id)
         run = _Run(self, ids[1], self._owner(ids[0]))
         try:
             yield Started(*ids)
@@ -152,6 +164,9 @@ class Tutor:
         full_question = _with_context(question, history)
         found = await asyncio.to_thread(self.search.search, full_question, scope=scope, limit=SEARCHED_PASSAGES)
         found = telling(question, found)[:HELD_PASSAGES]
+        learnt = await self._learnt(full_question, scope, found)
+        # What bullets stand on comes last: an answer may be held against it, the model reads the bullets instead.
+        found += learnt.evidence
         context = await self._contexts.choose(question, found)
         search_ms = (time.perf_counter() - begin) * 1000
         notice: str | None = None
@@ -161,7 +176,8 @@ class Tutor:
             yield Found((), 0, search_ms)
         grounder = _grounder(full_question, context)
         while found:
-            prompt = context.prompt(question, history, passages=passages, budget_tokens=self.settings.prompt_tokens)
+            budget = self.settings.prompt_tokens
+            prompt = context.prompt(question, history, passages=passages, budget_tokens=budget, learnt=learnt.text)
             shown = len(prompt.shown)
             yield Found(context.evidence, shown, search_ms)
             try:
@@ -198,10 +214,25 @@ class Tutor:
         draft = run.draft
         answer = await asyncio.to_thread((await grounder).finish, draft)
         use = use_of(context, shown, finished) if found else None
+        shown_bullets, used_bullets = learnt.ids, learnt.used(draft, answer)
         kept = answer.to_json() | ({"context": use.to_json()} if use else {})
+        if shown_bullets:
+            kept["bullets"] = {"shown": list(shown_bullets), "used": list(used_bullets)}
         model = finished.model if finished else None
         await asyncio.to_thread(run.close, "done", answer=kept, error=notice, model=model)
-        yield Completed(answer, finished, notice, (time.perf_counter() - begin) * 1000, use)
+        yield Completed(
+            answer, finished, notice, (time.perf_counter() - begin) * 1000, use, shown_bullets, used_bullets
+        )
+
+    async def _learnt(self, question: str, scope: Scope, found: Sequence[Evidence]) -> Learnt:
+        """Bullets for the question. A playbook that cannot be read fails no pupil: there are none then."""
+        if self._bullets is None or not found:
+            return Learnt()
+        try:
+            return await asyncio.to_thread(self._bullets.learnt_for, question, scope, found)
+        except PlaybookError as error:
+            log.warning("answering without the playbook: %s", error)
+            return Learnt()
 
     def _owner(self, conversation_id: int) -> str:
         """Whose private turns these are, to the model's server."""
@@ -230,7 +261,7 @@ class _Run:
     async def take(self, delta: Delta) -> list[str]:
         """Adds to the draft; returns the sentences that this completed."""
         self.draft += delta.text
-        if time.monotonic() - self._saved_at >= DRAFT_SAVE_INTERVAL_S:
+        if self._tutor.keeps_turns and time.monotonic() - self._saved_at >= DRAFT_SAVE_INTERVAL_S:
             await asyncio.to_thread(save_draft, self._tutor.database, self._turn_id, self.draft)
             self._saved_at = time.monotonic()
         # The last sentence may still grow.
@@ -241,7 +272,7 @@ class _Run:
 
     def close(self, status: str, **values: Any) -> None:
         """Keeps the end of the turn, once."""
-        if not self._closed:
+        if not self._closed and self._tutor.keeps_turns:
             self._closed = True
             finish_turn(self._tutor.database, self._turn_id, status, draft=self.draft, **values)
 

@@ -37,6 +37,7 @@ from deepedu.base.config import StoreSettings, TutorSettings
 from deepedu.base.errors import ConfigError
 from deepedu.base.vietnamese import words
 from deepedu.bench.library import add_book
+from deepedu.bench.model_endpoint import bench_endpoint
 from deepedu.bench.replies import KeptReplies
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.bench.vector_cache import CachedEmbedder, default_path
@@ -45,13 +46,11 @@ from deepedu.bench.warmed_model import WarmedModel
 from deepedu.curriculum.ingest import ingest
 from deepedu.curriculum.sample import SAMPLE_PDF, SAMPLE_QUESTIONS
 from deepedu.llm.chat import ChatModel, Delta, Finished, Message
-from deepedu.llm.client import ChatClient
 from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.search.embed import embed_missing
 from deepedu.search.embedder import open_embedder
 from deepedu.search.evidence import Evidence
 from deepedu.search.search import Search
-from deepedu.server.engine_process import EngineProcess
 from deepedu.store import Database
 from deepedu.store.tables import Page
 from deepedu.tutor.answer import Answer, CheckedSentence, Status
@@ -107,7 +106,7 @@ async def _run(context: BenchContext) -> BenchResult:
     results: list[Result] = []
     embedder, off_reason = open_embedder(context.settings.search)
     async with AsyncExitStack() as stack:
-        endpoint, identity = await _endpoint(context, stack)
+        endpoint, identity = await bench_endpoint(context, stack)
         file = context.settings.engine.cache_dir / "bench" / "replies.jsonl"
         cache = PrefixCacheClient(endpoint)
         is_warmed = _choice(context, "warm", ("yes", "no")) == "yes"
@@ -155,23 +154,6 @@ def _tutor_settings(context: BenchContext) -> TutorSettings:
     named = settings.context if settings.context != "auto" and "context" not in context.options else None
     chosen = named or _choice(context, "context", ("passages", "lesson"))
     return settings.model_copy(update={"context": chosen})
-
-
-async def _endpoint(context: BenchContext, stack: AsyncExitStack) -> tuple[ChatClient, str]:
-    settings = context.settings
-    url, how = settings.llm.url, ""
-    if url is None:
-        engine = EngineProcess(settings.engine.model_copy(update={"port": 0}))
-        stack.push_async_callback(engine.stop)
-        with context.console.status(f"starting {settings.engine.model}"):
-            await engine.start()
-            await engine.wait_ready()
-        own = settings.engine
-        # Whatever else changes the words of a greedy reply.
-        how = f"{own.dtype} {own.weights} {own.method} {own.method_set} {own.budget_tokens} {own.kv_rows}"
-        url = engine.url
-    client = await stack.enter_async_context(ChatClient(settings.llm.model_copy(update={"url": url})))
-    return client, f"{await client.model()} {how}".strip()
 
 
 def _sample(context: BenchContext, database: Database) -> list[Asked]:

@@ -1,0 +1,1 @@
+"""Tracks and measures of the bench ``selfimprove``."""

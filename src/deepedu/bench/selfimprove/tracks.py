@@ -1,0 +1,206 @@
+"""Question sets with right answers, split into what may be learnt from and what is asked at the end."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deepedu.base.errors import ConfigError
+from deepedu.playbook.problem import Problem
+from deepedu.tutor.exercise import CHOICE, NUMBER, TEXT, Form
+from deepedu.tutor.marking import mark_choice
+
+_FORMULA = re.compile(
+    r"Use formula (?P<name>.*?) to answer the question\..*?Formula: (?P<formula>.*?), Explanation: (?P<meaning>.*?)\.?"
+    r" Question: (?P<question>.*?)\.? Answer:$",
+    re.DOTALL,
+)
+_TAGGED = re.compile(r'\d+\. What is best tag for entity "(.*?)" in sentence: "(.*?)\?"(?=\n)', re.DOTALL)
+# Words on either side of the value that a tag is asked for.
+_AROUND = 14
+
+
+@dataclass(frozen=True)
+class Track:
+    """One set: how it is asked and marked, what is learnt from, what is asked at the end."""
+
+    name: str
+    form: Form
+    train: tuple[Problem, ...]
+    test: tuple[Problem, ...]
+
+
+def load_track(name: str, data_dir: Path, *, train: int, test: int, seed: int) -> Track:
+    """A track with so many questions of each part, drawn by ``seed``.
+
+    Args:
+        name: ``formula``, ``finer``, ``zalo_math``, or a file of questions in JSON lines, of which the last third is
+            the test.
+
+    Raises:
+        ConfigError: no such track, or its data is not there.
+    """
+    loader = _LOADERS.get(name)
+    if loader is None and not name.endswith(".jsonl"):
+        raise ConfigError(f"expected a track ({', '.join(_LOADERS)}) or a file that ends in .jsonl, came {name!r}")
+    try:
+        form, learnt, asked = loader(data_dir) if loader else _custom(Path(name))
+    except OSError as error:
+        raise ConfigError(f"the track {name!r} cannot be read: {error}") from error
+    return Track(Path(name).stem, form, _some(seed, learnt, train), _some(seed, asked, test))
+
+
+def _some(seed: int, problems: Sequence[Problem], count: int) -> tuple[Problem, ...]:
+    """The first of all problems in an order drawn by the seed: a larger count holds a smaller one's."""
+    shuffled = random.Random(seed).sample(list(problems), len(problems))
+    return tuple(shuffled[:count])
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+# --- Financial formulas ----------------------------------------------------------------------------------------------
+
+_FORMULA_FORM = replace(
+    NUMBER,
+    rules="Answer the question with the given formula: replace each variable by its number in the question, and write "
+    "only the arithmetic expression that gives the result. Do not calculate it, a calculator does.",
+    tokens=96,
+    offers="Solved before:",
+    asks="{question}\nExpression:",
+    asks_knowing="{question}\nThe right result is {expected}. Write the expression with the numbers of the question "
+    "that gives it.\nExpression:",
+)
+
+
+def _formula(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
+    folder = data_dir / "ace_finance"
+    parts = [
+        [_formula_problem(f"{part}{number}", entry) for number, entry in enumerate(_lines(folder / file))]
+        for part, file in (("t", "formula_train_subset_500.jsonl"), ("e", "formula_test.jsonl"))
+    ]
+    return _FORMULA_FORM, parts[0], parts[1]
+
+
+def _formula_problem(problem_id: str, entry: dict[str, Any]) -> Problem:
+    found = _FORMULA.match(entry["context"])
+    assert found, f"the data set has another form: {entry['context'][:200]}"
+    asked = found["question"].strip().strip('"“”')
+    return Problem(
+        id=problem_id,
+        question=f"Formula: {found['formula']}\n{found['meaning']}\nQuestion: {asked}",
+        about=f"{found['name']}: {asked}",
+        expected=entry["target"],
+        language="en",
+    )
+
+
+# --- Tags of financial reports ---------------------------------------------------------------------------------------
+
+
+def _finer(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
+    folder = data_dir / "ace_finance"
+    learnt, asked = _lines(folder / "finer_0.5_train.jsonl"), _lines(folder / "finer_test_subset_006_seed42.jsonl")
+    tags = asked[0]["context"].split("options: ", 1)[1].split(". Answer the following", 1)[0].strip(",")
+    form = Form(
+        rules=f"You tag values in financial reports. US GAAP tags: {tags}.\n"
+        "Reply with the one best tag and nothing else.",
+        read=lambda reply, _: _first_tag(reply),
+        is_right=lambda answer, problem: answer.casefold() == (problem.expected or "").casefold(),
+        tokens=48,
+        offers="Tagged before:",
+        asks="{question}\nTag:",
+    )
+    return form, _finer_problems("t", learnt), _finer_problems("e", asked)
+
+
+def _first_tag(reply: str) -> str | None:
+    found = re.search(r"\b[A-Z][A-Za-z0-9]{4,}\b", reply)
+    return found.group() if found else None
+
+
+def _finer_problems(part: str, entries: Sequence[dict[str, Any]]) -> list[Problem]:
+    problems: list[Problem] = []
+    for number, entry in enumerate(entries):
+        asked = _TAGGED.findall(entry["context"].split("Answer the following", 1)[1])
+        tags = [tag.strip() for tag in entry["target"].split(",")]
+        for place, ((value, sentence), tag) in enumerate(zip(asked, tags, strict=True)):
+            problems.append(
+                Problem(
+                    id=f"{part}{number}.{place}",
+                    question=f'"{value}" in: {sentence}',
+                    about=_around(value, sentence),
+                    expected=tag,
+                    solution=tag,
+                    language="en",
+                )
+            )
+    return problems
+
+
+def _around(value: str, sentence: str) -> str:
+    """The words around a value, which is what its tag depends on."""
+    words = sentence.split()
+    place = words.index(value) if value in words else 0
+    first = max(0, place - _AROUND)
+    return f'"{value}" in: {" ".join(words[first : place + _AROUND + 1])}'
+
+
+# --- Vietnamese primary-school mathematics ---------------------------------------------------------------------------
+
+
+def _zalo_math(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
+    folder = data_dir / "zalo_math_2023"
+    parts: list[list[Problem]] = []
+    for part, file in (("t", "math_train.json"), ("e", "math_test_with_hand_label.json")):
+        entries = json.loads((folder / file).read_text(encoding="utf-8"))["data"]
+        problems = (_choice_problem(f"{part}{number}", entry) for number, entry in enumerate(entries))
+        # A few keys are like none of their options.
+        parts.append([problem for problem in problems if _has_key(problem)])
+    return CHOICE, parts[0], parts[1]
+
+
+def _has_key(problem: Problem) -> bool:
+    try:
+        return mark_choice(problem.expected or "", problem.choices, problem.expected or "")
+    except ValueError:
+        return False
+
+
+def _choice_problem(problem_id: str, entry: dict[str, Any]) -> Problem:
+    choices = tuple(entry["choices"])
+    explained = entry.get("explanation")
+    return Problem(
+        id=problem_id,
+        question="\n".join((entry["question"], *choices)),
+        about=entry["question"],
+        expected=entry["answer"],
+        solution=f"{explained} Đáp án: {entry['answer']}" if explained else None,
+        choices=choices,
+    )
+
+
+# --- Files of one's own ----------------------------------------------------------------------------------------------
+
+
+def _custom(path: Path) -> tuple[Form, list[Problem], list[Problem]]:
+    problems = [
+        _choice_problem(f"c{number}", entry)
+        if entry.get("choices")
+        else Problem(id=f"c{number}", question=entry["question"], expected=entry["answer"])
+        for number, entry in enumerate(_lines(path))
+    ]
+    form = CHOICE if any(problem.choices for problem in problems) else TEXT
+    first = len(problems) * 2 // 3
+    return form, problems[:first], problems[first:]
+
+
+_LOADERS: dict[str, Callable[[Path], tuple[Form, list[Problem], list[Problem]]]] = {
+    "formula": _formula,
+    "finer": _finer,
+    "zalo_math": _zalo_math,
+}

@@ -1,0 +1,84 @@
+"""Files of questions to learn from: JSON lines, one question each."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deepedu.base.errors import BadRequest
+from deepedu.playbook.bullet import BulletScope, Language
+from deepedu.playbook.problem import Problem
+from deepedu.tutor.marking import mark_choice
+from deepedu.tutor.solver import OR
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    question: str = Field(min_length=1)
+    answer: str | None = None
+    answers: list[str] = Field(default_factory=list)
+    choices: list[str] = Field(default_factory=list)
+    explanation: str | None = None
+    language: Language = "vi"
+    grade: int | None = Field(default=None, ge=1, le=12)
+    subject: str | None = None
+
+
+def read_questions(path: Path) -> list[Problem]:
+    """The questions of a file, in order; the same question twice is asked once.
+
+    Each line is a JSON object with ``question``, and if known ``answer`` or ``answers``, ``choices``, ``explanation``,
+    ``language``, ``grade``, ``subject``. Other fields are left alone.
+
+    Raises:
+        BadRequest: the file cannot be read, or a line of it is no question: which, and what is wrong with it.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"cannot read {str(path)!r} as UTF-8 text: {error}") from error
+    problems: dict[str, Problem] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            problem = _problem(_Line.model_validate(json.loads(line)))
+        except (ValueError, ValidationError) as error:
+            told = _told(error)
+            raise BadRequest(f"{path}, line {number}: expected a question as a JSON object; {told}") from error
+        problems.setdefault(problem.id, problem)
+    if not problems:
+        raise BadRequest(f"{path} holds no question")
+    return list(problems.values())
+
+
+def _problem(line: _Line) -> Problem:
+    answers = [answer for answer in (line.answer, *line.answers) if answer]
+    if line.choices:
+        if len(answers) != 1:
+            raise ValueError(f"a question with choices has one answer, came {len(answers)}")
+        mark_choice(answers[0], line.choices, answers[0])
+    explained = line.explanation
+    whole = json.dumps([line.question, line.choices], ensure_ascii=False)
+    return Problem(
+        id=hashlib.sha256(whole.encode()).hexdigest()[:16],
+        question="\n".join((line.question, *line.choices)),
+        about=line.question if line.choices else "",
+        expected=OR.join(answers) or None,
+        solution=f"{' '.join(explained.split())} Đáp án: {answers[0]}" if explained and answers else None,
+        choices=tuple(line.choices),
+        # What the book says is a fact; how an exercise is done is a method.
+        example_kind="method" if line.choices else "fact",
+        language=line.language,
+        scope=BulletScope(grade=line.grade, subject=line.subject),
+    )
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first: Any = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return str(error)

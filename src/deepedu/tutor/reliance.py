@@ -1,0 +1,66 @@
+"""What answers stand on, over time: the books, the playbook, or nothing that could be checked."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from deepedu.store import Database
+from deepedu.store.tables import Turn
+from deepedu.tutor.answer import Status
+
+
+@dataclass(frozen=True)
+class Reliance:
+    """One week, from its Monday. Sentences by what carries them:
+
+    ``book``: borne by the book or quoted from it. ``playbook``: those among the answers that rest on a bullet.
+    ``own``: the model's own, not borne, struck out before a pupil's eyes. ``not_found``: answers that the book does
+    not give.
+    """
+
+    week: date
+    answers: int
+    not_found: int
+    book: int
+    playbook: int
+    own: int
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of all sentences: book, playbook, own; 0 where there are none."""
+        whole = self.book + self.playbook + self.own
+        return (self.book / whole, self.playbook / whole, self.own / whole) if whole else (0.0, 0.0, 0.0)
+
+
+def reliance(database: Database) -> list[Reliance]:
+    """The weeks with finished turns, oldest first.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    weeks: dict[date, Counter[str]] = {}
+    with database.read() as session:
+        rows = session.execute(
+            sa.select(Turn.started_at, Turn.answer).where(Turn.status == "done", Turn.answer.is_not(None))
+        )
+        for started, answer in rows:
+            week = started.date() - timedelta(days=started.weekday())
+            weeks.setdefault(week, Counter()).update(_counted(answer or {}))
+    return [
+        Reliance(week, found["answers"], found["not_found"], found["book"], found["playbook"], found["own"])
+        for week, found in sorted(weeks.items())
+    ]
+
+
+def _counted(answer: dict[str, Any]) -> Iterator[str]:
+    yield "answers"
+    if not answer.get("found"):
+        yield "not_found"
+        return
+    carried = "playbook" if answer.get("bullets", {}).get("used") else "book"
+    for sentence in answer["sentences"]:
+        yield "own" if sentence["status"] == Status.UNSUPPORTED else carried
