@@ -13,7 +13,7 @@ SAME_MATTER = 0.5
 def contradicted(bullet: Bullet, verified: Iterable[Bullet]) -> list[Bullet]:
     """Verified bullets that say the same but for a number, a name or a negation, nearest first.
 
-    Only facts and mistakes are held against each other: two methods with other numbers are two examples.
+    Only facts and mistakes are held against others: two methods with other numbers are two examples.
     """
     if bullet.kind not in ("fact", "mistake"):
         return []

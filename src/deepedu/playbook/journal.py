@@ -13,12 +13,14 @@ from deepedu.playbook.state import State
 
 
 class Step(Value):
-    """One question, asked with what the book held then. ``seconds``: asking and learning, its share of its wave."""
+    """One question, asked with what the book held then. ``seconds``: asking and learning, its share of its wave.
+    ``reflected``: whether a model was asked to reflect on it."""
 
     problem: str
     shown: tuple[BulletId, ...]
     attempt: Attempt
     seconds: float
+    reflected: bool = False
 
     def case(self, problem: Problem, state: State) -> Case:
         """The step as a case that can be asked again; bullets that are gone since are left out."""
@@ -38,43 +40,40 @@ class Journal:
         """All steps so far, oldest first."""
         return list(self._steps)
 
-    def append(self, step: Step) -> None:
-        """Keeps a step.
+    def append(self, *steps: Step) -> None:
+        """Keeps steps, all of them or none: those of one wave belong together.
 
         Raises:
             PlaybookError: the file cannot be written.
         """
-        self._steps.append(step)
-        if self._file is None:
-            return
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("a", encoding="utf-8") as out:
-                out.write(step.model_dump_json() + "\n")
-                out.flush()
-                os.fsync(out.fileno())
-        except OSError as error:
-            raise PlaybookError(f"cannot write the journal {str(self._file)!r}: {error.strerror}") from error
+        if self._file is not None:
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with self._file.open("ab") as out:
+                    out.write("".join(step.model_dump_json() + "\n" for step in steps).encode())
+                    out.flush()
+                    os.fsync(out.fileno())
+            except OSError as error:
+                raise PlaybookError(f"cannot write the journal {str(self._file)!r}: {error.strerror}") from error
+        self._steps += steps
 
 
 def _read(file: Path) -> list[Step]:
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        content = file.read_bytes()
+        whole, _, cut_off = content.rpartition(b"\n")
+        if cut_off:
+            # The last line of a run that was killed while writing it: that question is asked again.
+            file.write_bytes(content[: len(content) - len(cut_off)])
     except FileNotFoundError:
         return []
     except OSError as error:
         raise PlaybookError(f"cannot read the journal {str(file)!r}: {error.strerror}") from error
     steps: list[Step] = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(whole.split(b"\n"), start=1):
         try:
             steps += [Step.model_validate_json(line)] if line else []
         except ValidationError as error:
-            if number == len(lines):
-                # The last line of a run that was killed while writing it: that question is asked again.
-                kept = "".join(f"{each}\n" for each in lines[:-1])
-                file.write_text(kept, encoding="utf-8")
-                break
-            raise PlaybookError(
-                f"line {number} of the journal {str(file)!r} is damaged; start with another run"
-            ) from error
+            told = f"line {number} of the journal {str(file)!r} is damaged; take the file away to begin anew"
+            raise PlaybookError(told) from error
     return steps

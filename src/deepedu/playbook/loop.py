@@ -23,7 +23,7 @@ from deepedu.playbook.reflector import Reflection, Reflector
 from deepedu.playbook.replay import Case
 from deepedu.playbook.select import BulletIndex
 from deepedu.playbook.state import State
-from deepedu.playbook.verifier import Verifier, operations
+from deepedu.playbook.verifier import Ruling, Verifier, operations
 
 # Questions like a failed one that are looked at: for an example, and for neighbours that a bullet would be shown with.
 _LIKE = 5
@@ -85,6 +85,8 @@ class Learner:
     _failures: Nearest[Interaction] = field(default_factory=Nearest[Interaction])
     _cases: Nearest[Case] = field(default_factory=Nearest[Case])
     _solved: Nearest[Case] = field(default_factory=Nearest[Case])
+    # Ids of the problems that a reflection was asked for.
+    _reflected: set[str] = field(default_factory=set[str])
 
     async def ask(self, problems: Sequence[Problem], on_step: OnStep | None = None) -> list[Step]:
         """Asks without learning: a test.
@@ -113,12 +115,14 @@ class Learner:
         """
         state = self.book.state()
         done = {step.problem: step for step in journal.steps()}
+        self._reflected = {step.problem for step in done.values() if step.reflected}
         for problem in problems:
             if problem.id in done:
                 self._remember(problem, done[problem.id].case(problem, state), journal.run)
         for wave in _waves([problem for problem in problems if problem.id not in done], self.teaching.wave):
-            for step in await self._wave(wave, journal.run):
-                journal.append(step)
+            steps = await self._wave(wave, journal.run)
+            journal.append(*steps)
+            for step in steps:
                 done[step.problem] = step
                 if on_step is not None:
                     on_step(step)
@@ -139,13 +143,13 @@ class Learner:
                 new += [(each, case) for each in dict.fromkeys(done.bullet_ids)]
         await self._verify(new, run)
         after = self.book.state()
-        touched = [after.bullets[each] for each, _ in new]
+        touched = [after.bullets[each] for each, _ in new if each in after.bullets]
         if gone := retirements(touched):
             self.book.change(gone, SYSTEM, "hại nhiều hơn giúp")
         for case, _ in asked:
             self._remember(case.problem, case, run)
         learning = (time.perf_counter() - begin) / len(asked)
-        return [_step(case, seconds + learning) for case, seconds in asked]
+        return [_step(case, seconds + learning, case.problem.id in self._reflected) for case, seconds in asked]
 
     async def _asked(self, problems: Sequence[Problem], choose: Choice) -> list[tuple[Case, float]]:
         begin = time.perf_counter()
@@ -190,32 +194,44 @@ class Learner:
         reflector, most = self.reflector, self.teaching.reflections
         if reflector is None:
             return None
-        if most is not None and reflector.spent.reflections + reflector.spent.given_up >= most:
+        if most is not None and len(self._reflected) >= most:
             return None
+        self._reflected.add(case.problem.id)
         similar = self._failures.near(case.problem.topic, 2, without=case.problem.id)
         return await reflector.reflect(interaction, similar=similar, bullets=state.bullets)
 
     async def _verify(self, new: Sequence[tuple[str, Case]], run: str) -> None:
-        if self.verifier is None or not new:
+        if self.verifier is None:
             return
         state = self.book.state()
-        # Counting touches bullets too; only those that wait are ruled on.
-        waiting = [(state.bullets[each], case) for each, case in new if state.bullets[each].status == "proposed"]
-        rulings = await asyncio.gather(*(self._ruling(bullet, case, state) for bullet, case in waiting))
-        for (bullet, case), judged in zip(waiting, rulings, strict=True):
-            reason = f"kiểm chứng điều học từ câu {case.problem.id}"
-            self.book.change(
-                judged, Author(role="verifier"), reason, delta_id=f"{run}:{case.problem.id}:{bullet.id}"[:64]
-            )
+        # Counting touches bullets too; only those that wait are ruled on, each once.
+        waiting: dict[str, tuple[Bullet, Case]] = {}
+        for bullet_id, case in new:
+            bullet = state.bullets.get(bullet_id)
+            if bullet is not None and bullet.status == "proposed":
+                waiting.setdefault(bullet_id, (bullet, case))
+        if not waiting:
+            return
+        ruled = await asyncio.gather(*(self._ruling(bullet, case, state) for bullet, case in waiting.values()))
+        judged: list[Operation] = []
+        live = dict(state.bullets)
+        for (bullet, _), ruling in zip(waiting.values(), ruled, strict=True):
+            # Two of one wave may contradict each other: the first one stays.
+            ruling = self.verifier.beside(bullet, ruling, live.values())
+            judged += operations(bullet, ruling)
+            live[bullet.id] = bullet.model_copy(update={"status": ruling.status})
+        # One change for the wave: a run that is killed has judged all of it or nothing.
+        first = next(case for _, case in waiting.values())
+        self.book.change(judged, VERIFIER, "kiểm chứng điều vừa học", delta_id=f"{run}:{first.problem.id}:v")
 
-    async def _ruling(self, bullet: Bullet, case: Case, state: State) -> tuple[Operation, ...]:
+    async def _ruling(self, bullet: Bullet, case: Case, state: State) -> Ruling:
         assert self.verifier is not None
         near = self._cases.near(case.problem.topic, _LIKE, without=case.problem.id)
         # A neighbour that the bullet would not be shown with cannot be broken by it.
         live = bullet.model_copy(update={"status": "verified"})
         choose = self.chooser(State({live.id: live}))
         near = [each for each in near if live in choose(each.problem)][: self.teaching.neighbours]
-        return operations(bullet, await self.verifier.rule(bullet, state, case, near))
+        return await self.verifier.rule(bullet, state, case, near)
 
     def _remember(self, problem: Problem, case: Case, run: str) -> None:
         self._cases.put(problem.id, problem.topic, case)
@@ -230,10 +246,9 @@ def _interaction(case: Case, run: str) -> Interaction:
     return interaction_of(case.problem, case.attempt, case.shown, f"{run}:{case.problem.id}")
 
 
-def _step(case: Case, seconds: float) -> Step:
-    return Step(
-        problem=case.problem.id, shown=tuple(each.id for each in case.shown), attempt=case.attempt, seconds=seconds
-    )
+def _step(case: Case, seconds: float, reflected: bool = False) -> Step:
+    shown = tuple(each.id for each in case.shown)
+    return Step(problem=case.problem.id, shown=shown, attempt=case.attempt, seconds=seconds, reflected=reflected)
 
 
 def _waves(problems: Sequence[Problem], size: int) -> list[Sequence[Problem]]:

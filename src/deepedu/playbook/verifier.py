@@ -4,7 +4,7 @@ In order, cheapest first: safety, conflict, evidence, replay, policy. What fails
 what passes but is of a kind that waits for a teacher stays proposed and says so.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from deepedu.playbook.bullet import Bullet, Kind, PassageEvidence, Status
@@ -87,12 +87,18 @@ class Verifier:
                 self.spent.waiting += 1
         return ruling
 
+    def beside(self, bullet: Bullet, ruling: Ruling, bullets: Iterable[Bullet]) -> Ruling:
+        """The ruling once more, now that other bullets may have gone live."""
+        against = _conflicts(bullet, bullets) if ruling.status == "verified" else []
+        if not against:
+            return ruling
+        self.spent.verified -= 1
+        self.spent.quarantined += 1
+        return Ruling("quarantined", tuple(against), ruling.evidence)
+
     async def _rule(self, bullet: Bullet, state: State, failed: Case | None, neighbours: Sequence[Case]) -> Ruling:
         against = [danger.reason for danger in dangers(bullet.text, self.pupils)]
-        against += [
-            f"trái với điều đã duyệt {other.id}: “{other.text}”"
-            for other in contradicted(bullet, state.bullets.values())
-        ]
+        against += _conflicts(bullet, state.bullets.values())
         if against:
             # Not worth a model's time, and its text should not be put into a prompt.
             return Ruling("quarantined", tuple(against))
@@ -128,6 +134,10 @@ class Verifier:
         if bullet.kind not in self.live_kinds:
             waits.append(WAITS)
         return Ruling("proposed", tuple(waits), evidence) if waits else Ruling("verified", (), evidence)
+
+
+def _conflicts(bullet: Bullet, bullets: Iterable[Bullet]) -> list[str]:
+    return [f"trái với điều đã duyệt {other.id}: “{other.text}”" for other in contradicted(bullet, bullets)]
 
 
 def operations(bullet: Bullet, ruling: Ruling) -> tuple[Operation, ...]:

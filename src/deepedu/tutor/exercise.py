@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from fractions import Fraction
 
 from deepedu.base.vietnamese import words
 from deepedu.llm.chat import ChatModel, Finished, Message, TextPart
@@ -20,6 +21,9 @@ from deepedu.tutor.expression import Decimal, NotArithmetic, evaluate
 from deepedu.tutor.marking import mark_choice, mark_number, mark_text
 
 _ID = re.compile(r"\bb-\d+\b")
+_OPERATION = re.compile(r"\d\s*[%)]?\s*[-+*/x×÷^]|sqrt|ln|log")
+# Numbers that a solution may use without the question giving them: halves, squares, percent.
+_COMMON = {Fraction(1), Fraction(2), Fraction(100)}
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class ExerciseSolver:
         if answer is None or not self.form.is_right(answer, problem):
             return None
         found = last_expression(text)
-        if found is None or _tells(found, problem):
+        if found is None or not _stands_on(found, problem):
             return None
         return f"{found} = {answer}"
 
@@ -107,7 +111,7 @@ def last_expression(text: str, decimal: Decimal = "point") -> str | None:
     for line in reversed(text.strip().splitlines()):
         for piece in reversed(re.split(r"(?<![<>=!])=(?!=)|:\s", line.strip("`$ .*"))):
             piece = piece.strip("`$ .*\\[]")
-            if not re.search(r"\d", piece) or not re.search(r"\d\s*[%)]?\s*[-+*/x×÷^]|sqrt|ln|log", piece):
+            if not re.search(r"\d", piece) or not _OPERATION.search(piece):
                 continue
             try:
                 evaluate(piece, decimal=decimal)
@@ -122,9 +126,12 @@ def read_expression(reply: str, _: Problem) -> str | None:
     """The value of a reply's last expression to six digits after the point; a bare number where there is none."""
     expression = last_expression(reply)
     if expression is None:
-        numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?", reply)
+        numbers = [] if _OPERATION.search(reply) else re.findall(r"-?\d[\d,]*(?:\.\d+)?", reply)
         return numbers[-1].replace(",", "") if numbers else None
-    return f"{float(evaluate(expression)):.6f}".rstrip("0").rstrip(".")
+    try:
+        return f"{float(evaluate(expression)):.6f}".rstrip("0").rstrip(".")
+    except OverflowError:
+        return None
 
 
 def shown_expression(reply: str, answer: str) -> str:
@@ -165,8 +172,15 @@ def _rests_on(text: str, answer: str | None, bullet: Bullet) -> bool:
     return bool(answer) and bool(solution) and f" {' '.join(words(answer or ''))} ".endswith(f" {solution} ")
 
 
-def _tells(expression: str, problem: Problem) -> bool:
-    """Whether an expression holds the known result as a number that the question does not."""
-    numbers = set(re.findall(r"\d+(?:\.\d+)?", expression.replace(",", "")))
-    asked = set(re.findall(r"\d+(?:\.\d+)?", problem.question.replace(",", "")))
-    return any(mark_number(number, problem.expected or "", decimals=2) for number in numbers - asked)
+def _stands_on(expression: str, problem: Problem) -> bool:
+    """Whether an expression is made of the question's own numbers: another way to a known result is no solution."""
+    asked = _numbers(problem.question)
+    given = _COMMON | asked | {number / 100 for number in asked}
+    return len(_numbers(expression)) > 0 and _numbers(expression) <= given
+
+
+def _numbers(text: str) -> set[Fraction]:
+    """The numbers of a text, thousands grouped or not, magnitudes left out."""
+    return {
+        Fraction(found.replace(",", "")) for found in re.findall(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?", text)
+    }

@@ -12,6 +12,7 @@ from deepedu.base.errors import ConfigError
 from deepedu.playbook.problem import Problem
 from deepedu.tutor.exercise import CHOICE, NUMBER, TEXT, Form
 from deepedu.tutor.marking import mark_choice
+from deepedu.tutor.question_file import read_questions
 
 _FORMULA = re.compile(
     r"Use formula (?P<name>.*?) to answer the question\..*?Formula: (?P<formula>.*?), Explanation: (?P<meaning>.*?)\.?"
@@ -33,21 +34,23 @@ class Track:
     test: tuple[Problem, ...]
 
 
-def load_track(name: str, data_dir: Path, *, train: int, test: int, seed: int) -> Track:
+def load_track(name: str, data_dir: Callable[[], Path], *, train: int, test: int, seed: int) -> Track:
     """A track with so many questions of each part, drawn by ``seed``.
 
     Args:
-        name: ``formula``, ``finer``, ``zalo_math``, or a file of questions in JSON lines, of which the last third is
-            the test.
+        name: ``formula``, ``finer``, ``zalo_math``, or a file of questions with answers (see
+            ``tutor.question_file``), of which the last third is the test.
+        data_dir: tells where the shared data sets are.
 
     Raises:
         ConfigError: no such track, or its data is not there.
+        BadRequest: a file of questions that is none.
     """
     loader = _LOADERS.get(name)
     if loader is None and not name.endswith(".jsonl"):
         raise ConfigError(f"expected a track ({', '.join(_LOADERS)}) or a file that ends in .jsonl, came {name!r}")
     try:
-        form, learnt, asked = loader(data_dir) if loader else _custom(Path(name))
+        form, learnt, asked = loader(data_dir()) if loader else _custom(Path(name))
     except OSError as error:
         raise ConfigError(f"the track {name!r} cannot be read: {error}") from error
     return Track(Path(name).stem, form, _some(seed, learnt, train), _some(seed, asked, test))
@@ -188,12 +191,7 @@ def _choice_problem(problem_id: str, entry: dict[str, Any]) -> Problem:
 
 
 def _custom(path: Path) -> tuple[Form, list[Problem], list[Problem]]:
-    problems = [
-        _choice_problem(f"c{number}", entry)
-        if entry.get("choices")
-        else Problem(id=f"c{number}", question=entry["question"], expected=entry["answer"])
-        for number, entry in enumerate(_lines(path))
-    ]
+    problems = [problem for problem in read_questions(path) if problem.expected]
     form = CHOICE if any(problem.choices for problem in problems) else TEXT
     first = len(problems) * 2 // 3
     return form, problems[:first], problems[first:]

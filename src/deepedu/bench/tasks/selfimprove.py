@@ -23,6 +23,7 @@ from typing import Any
 
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import ConfigError
+from deepedu.base.vietnamese import words
 from deepedu.bench.model_endpoint import bench_endpoint
 from deepedu.bench.replies import KeptReplies
 from deepedu.bench.run import BenchContext, BenchResult
@@ -77,7 +78,7 @@ async def _run(context: BenchContext) -> BenchResult:
     train, test = (int(options.get(part, "200")) for part in ("train", "test"))
     if context.quick:
         train, test = 4, 4
-    tracks = [load_track(name, context.data_dir, train=train, test=test, seed=context.seed) for name in names]
+    tracks = [load_track(name, lambda: context.data_dir, train=train, test=test, seed=context.seed) for name in names]
     figures: dict[str, float] = {}
     details: dict[str, Any] = {}
     async with AsyncExitStack() as stack:
@@ -251,7 +252,8 @@ def wrong_live(bullets: Sequence[Bullet], problems: Sequence[Problem]) -> int:
 
 
 def _ends_in(solution: str, answer: str) -> bool:
-    if solution.endswith(answer):
+    wanted = words(answer)
+    if wanted and words(solution)[-len(wanted) :] == wanted:
         return True
     try:
         return round(float(solution.rpartition("=")[2]), 2) == round(float(answer), 2)
