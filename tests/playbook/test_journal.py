@@ -91,3 +91,24 @@ def test_a_step_is_a_case_with_the_bullets_that_are_left() -> None:
     assert [each.id for each in found.shown] == ["b-00001"]
     assert found.attempt == step("một").attempt
     assert bullet(2, "Hai").id not in state.bullets
+
+
+def test_a_line_without_its_end_is_asked_again_and_the_next_one_has_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "j"
+    for cut in (1, 20):
+        file.unlink(missing_ok=True)
+        journal = Journal("r", file)
+        journal.append(step("1"))
+        journal.append(step("2"))
+        file.write_bytes(file.read_bytes()[:-cut])
+        Journal("r", file).append(step("3"))
+        assert [each.problem for each in Journal("r", file).steps()] == ["1", "3"]
+
+
+def test_a_cut_inside_a_letter(tmp_path: Path) -> None:
+    file = tmp_path / "j"
+    journal = Journal("r", file)
+    journal.append(step("1"), step("ế"))
+    content = file.read_bytes()
+    file.write_bytes(content[: content.rindex("ế".encode()) + 1])
+    assert [each.problem for each in Journal("r", file).steps()] == ["1"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from made_bullets import AT, MODEL, TEACHER
 
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import LLMUnreachable
-from deepedu.llm.chat import ChatModel
+from deepedu.llm.chat import ChatModel, Delta, Finished, Message
 from deepedu.llm.scripted import ScriptedModel
 from deepedu.playbook.book import Playbook
 from deepedu.playbook.bullet import Bullet
@@ -125,7 +125,7 @@ def test_a_solution_goes_live_and_helps_the_next_question(book: Playbook) -> Non
     assert (bullet.helpful, bullet.harmful) == (1, 0)
     assert [(each.delta.author.role, each.delta.id) for each in reversed(book.history())] == [
         ("model", "r:a"),
-        ("verifier", "r:a:b-00001"),
+        ("verifier", "r:a:v"),
         ("model", "r:b"),
     ]
 
@@ -349,3 +349,52 @@ def test_asking_changes_nothing(book: Playbook) -> None:
     assert steps[0].attempt.used == ("b-00001",)
     assert (book.version, book.state().bullets["b-00001"].helpful) == (version, 0)
     assert MODEL.role not in {each.delta.author.role for each in book.history()}
+
+
+# --- Several at once, and stops in odd places ------------------------------------------------------------------------
+
+
+@dataclass
+class Slow:
+    """Replies after the others had their turn; ``reply`` may depend on what is asked."""
+
+    reply: Callable[[str], str]
+
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
+        del max_tokens, owner
+        await asyncio.sleep(0.01)
+        yield Delta(self.reply(messages[1].text))
+        yield Finished("stop", "slow", 1, 1, 0.0, None)
+
+
+def test_the_cap_on_reflections_holds_within_a_wave(book: Playbook) -> None:
+    one = learner(book, Pupil(), Slow(lambda _: insight("Đoán.")), teaching=Teaching(wave=4, reflections=1))
+    learn(one, *(problem(name) for name in "abcd"))
+    assert one.reflector is not None
+    assert one.reflector.spent.reflections == 1
+
+
+def test_of_two_contradictory_lessons_of_one_wave_one_goes_live(book: Playbook) -> None:
+    pupil = Pupil()
+
+    def reply(asked: str) -> str:
+        degrees = "6000" if "bạn a " in asked else "72"
+        return insight(f"Ở áp suất khí quyển tiêu chuẩn thì nước tinh khiết sôi ở {degrees} độ.", "mistake")
+
+    verifier = Verifier(solver=pupil, live_kinds={"mistake"})
+    one = learner(book, pupil, Slow(reply), verifier=verifier, teaching=Teaching(wave=2))
+    learn(one, problem("a", "Nước tinh khiết"), problem("b", "Nước tinh khiết", "72"))
+    assert sorted(bullet.status for bullet in book.state().ordered()) == ["quarantined", "verified"]
+
+
+def test_a_run_goes_on_after_a_teacher_took_its_lessons_back(book: Playbook, tmp_path: Path) -> None:
+    file = tmp_path / "j"
+    with pytest.raises(LLMUnreachable):
+        learn(learner(book, Pupil(breaks_at=2)), problem("a", solution="= 6000"), journal=Journal("r", file))
+    book.rollback(0, TEACHER, "không cần")
+    (step,) = learn(learner(book, Pupil()), problem("a", solution="= 6000"), journal=Journal("r", file))
+    assert step.problem == "a"
+    # What a teacher took away does not come back by itself.
+    assert book.state().ordered() == []

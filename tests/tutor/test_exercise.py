@@ -204,3 +204,21 @@ def test_braces_in_a_question_are_only_braces() -> None:
     assert asyncio.run(solver.attempt(braces)).is_right
     assert asyncio.run(solver.work_out(braces)) == "1 + 1 = 2"
     assert braces.question in model.requests[0][1].text
+
+
+@pytest.mark.parametrize("reply", ["10^400 * 2", "5 / 0", "Kết quả: 5 / 0"])
+def test_what_has_no_value_is_no_answer(reply: str) -> None:
+    assert read_expression(reply, Problem(id="x", question="?")) is None
+
+
+@pytest.mark.parametrize("reply", ["24 / 2", "11 + 1", "12.0 * 1", "12,0 * 1", "144 / 12", "1.2 * 10"])
+def test_numbers_from_nowhere_are_no_solution(reply: str) -> None:
+    asked = Problem(id="x", question="Có 3 hàng, mỗi hàng 4 cây. Hỏi mấy cây?", expected="12")
+    assert asyncio.run(ExerciseSolver(ScriptedModel([reply]), NUMBER).work_out(asked)) is None
+
+
+def test_the_questions_own_numbers_are_one() -> None:
+    asked = Problem(id="x", question="Có 3 hàng, mỗi hàng 4 cây. Hỏi mấy cây?", expected="12")
+    assert asyncio.run(ExerciseSolver(ScriptedModel(["3 * 4"]), NUMBER).work_out(asked)) == "3 * 4 = 12"
+    tax = Problem(id="y", question="Lãi 5% của 200?", expected="10")
+    assert asyncio.run(ExerciseSolver(ScriptedModel(["200 * 0.05"]), NUMBER).work_out(tax)) == "200 * 0.05 = 10"

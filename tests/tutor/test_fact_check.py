@@ -14,8 +14,8 @@ from deepedu.store import Database
 from deepedu.store.tables import Book
 from deepedu.tutor.fact_check import BookFactCheck
 
-BROWN = "Năm 1831, nhà thực vật học Robert Brown đặt tên cho nhân tế bào."
-INCH = "Mỗi in-sơ dài đúng 2,54 cm."
+BROWN = "Năm 1831, nhà thực vật học Robert Brown đặt tên cho nhân tế bào khi nghiên cứu các cây lan."
+LACTIC = "Vi khuẩn lactic giúp làm sữa chua và dưa muối."
 
 
 def check(library: Database, text: str, **scope: object) -> FactVerdict:
@@ -40,10 +40,10 @@ def test_a_true_sentence_has_its_quote_in_the_book(sample_library: Database) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        INCH,
-        "Robert Brown đặt tên cho nhân tế bào năm 1831.",
-        "Trong thang Celsius ngày nay, nước sôi ở 100 °C và nước đá tan ở 0 °C.",
-        "Vi khuẩn lactic giúp làm dưa muối và sữa chua.",
+        LACTIC,
+        BROWN,
+        "Nhà thực vật học Robert Brown đặt tên cho nhân tế bào khi nghiên cứu các cây lan vào năm 1831.",
+        f"{BROWN} {LACTIC}",
         "Tế bào động vật không có thành tế bào và không có lục lạp.",
     ],
 )
@@ -63,7 +63,7 @@ def test_what_the_book_says_is_borne(sample_library: Database, text: str) -> Non
         "Thủ đô của nước Pháp là Paris.",
         # Half of it is true.
         f"{BROWN} Ông sinh năm 1699 tại Uppsala.",
-        f"{INCH} Mỗi hải lí dài 1 609 m.",
+        f"{LACTIC} Mỗi hải lí dài 1 609 m.",
         "Thuốc kháng sinh không có tác dụng với virus. Số pi đúng bằng 3,14.",
     ],
 )
@@ -76,23 +76,31 @@ def test_what_the_book_does_not_say_is_refused_with_reasons(sample_library: Data
 
 
 def test_only_the_sentence_at_fault_is_named(sample_library: Database) -> None:
-    (reason,) = check(sample_library, f"{INCH} Mỗi hải lí dài 1 609 m.").reasons
+    (reason,) = check(sample_library, f"{LACTIC} Mỗi hải lí dài 1 609 m.").reasons
     assert "hải lí" in reason
-    assert "in-sơ" not in reason
+    assert "lactic" not in reason
 
 
 def test_two_true_sentences_have_two_quotes_and_twice_the_same_has_one(sample_library: Database) -> None:
-    assert len(check(sample_library, f"{BROWN} {INCH}").evidence) == 2
-    assert len(check(sample_library, f"{INCH} {INCH}").evidence) == 1
+    assert len(check(sample_library, f"{BROWN} {LACTIC}").evidence) == 2
+    assert len(check(sample_library, f"{LACTIC} {LACTIC}").evidence) == 1
 
 
-def test_what_is_said_in_other_words_is_left_to_a_person(sample_library: Database) -> None:
-    verdict = check(sample_library, "Thuốc kháng sinh không có tác dụng với virus.")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thuốc kháng sinh không có tác dụng với virus.",
+        # Half of a sentence: what was left out may have been a condition.
+        "Mỗi in-sơ dài đúng 2,54 cm.",
+    ],
+)
+def test_what_is_not_a_whole_sentence_of_the_book_is_left_to_a_person(sample_library: Database, text: str) -> None:
+    verdict = check(sample_library, text)
     assert verdict.reasons == ()
     (doubt,) = verdict.doubts
     assert "lời khác" in doubt
     # With the quote beside it.
-    assert "không có tác dụng với virus" in verdict.evidence[0].quote
+    assert verdict.evidence[0].quote
 
 
 def test_two_things_that_changed_places_do_not_pass(sample_library: Database) -> None:
@@ -109,9 +117,9 @@ def test_what_says_nothing_is_no_fact(sample_library: Database, text: str) -> No
 
 def test_another_scope_has_other_books(sample_library: Database) -> None:
     mine = digest(sample_library)
-    assert check(sample_library, INCH, book=mine, grade=6).reasons == ()
+    assert check(sample_library, LACTIC, book=mine, grade=6).reasons == ()
     for scope in ({"book": "0" * 64}, {"grade": 9}, {"subject": "Lịch sử"}):
-        verdict = check(sample_library, INCH, **scope)
+        verdict = check(sample_library, LACTIC, **scope)
         assert verdict.reasons, scope
         assert verdict.evidence == (), scope
     add_book(sample_library, "Sách khác", ["Mỗi dặm dài khoảng 1 609 m. Dặm là đơn vị của người Anh."])

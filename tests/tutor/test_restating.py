@@ -1,6 +1,7 @@
 """What says again what a sentence of a book says, and what only uses its words."""
 
 import unicodedata
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -23,42 +24,23 @@ TWO = "Tháng 5, cây phượng ở sân trường nở hoa, còn cây bàng ra 
     [
         # To the letter, and in another spelling of signs.
         (HOOKE, HOOKE),
+        (RICE, RICE),
+        (TWO, TWO),
         ("Sự thăng hoa xảy ra ở −78,5 °C.", "Sự thăng hoa xảy ra ở -78,5 °C."),
         ("Hải lí dài 1852 m.", "Hải lí dài 1 852 m."),
         ("Khí hoà tan trong nước.", "Khí hòa tan trong nước."),
-        ("Khí hòa tan trong nước", "“Khí hòa tan trong nước”."),
-        # Less.
-        ("Robert Hooke xuất bản cuốn sách Micrographia.", HOOKE),
-        ("Năm 1665, Robert Hooke xuất bản cuốn sách Micrographia.", HOOKE),
-        ("Hồng cầu của người sống khoảng 120 ngày.", "Mỗi hồng cầu của người sống khoảng 120 ngày."),
-        ("Đơn vị đo chiều dài là mét.", METRE),
-        ("Ethanol sôi ở 78 °C.", "Nước sôi ở 100 °C; ethanol (cồn) sôi ở 78 °C."),
-        ("Nước đá khô thăng hoa ở −78,5 °C.", "Nước đá khô, tức carbon dioxide rắn, thăng hoa ở −78,5 °C."),
-        ("Cây phượng ở sân trường nở hoa.", TWO),
-        # A time anywhere.
-        ("Robert Hooke xuất bản cuốn sách Micrographia năm 1665.", HOOKE),
-        ("Vào thế kỉ XVII, ông trồng một cây liễu.", "Ông trồng một cây liễu vào thế kỉ XVII."),
-        ("Năm 1967, ông được phong anh hùng.", "Ông được phong anh hùng năm 1967."),
-        # Halves exchanged.
+        ("khí hòa tan trong nước", "“Khí hòa tan trong nước”."),
+        # The only time of a single clause at its other end.
         (
-            "Ở khoảng 4 °C, khối lượng riêng của nước đạt giá trị lớn nhất.",
-            "Khối lượng riêng của nước đạt giá trị lớn nhất ở khoảng 4 °C.",
+            "Robert Hooke xuất bản cuốn sách Micrographia năm 1665.",
+            "Năm 1665, Robert Hooke xuất bản cuốn sách Micrographia.",
         ),
-        ("Trong các lục lạp, quang hợp diễn ra ở lá.", "Quang hợp diễn ra ở lá, trong các lục lạp."),
-        # Parts around "và" exchanged.
-        ("Vi khuẩn lactic giúp làm dưa muối và sữa chua.", "Vi khuẩn lactic giúp làm sữa chua và dưa muối."),
-        ("Hạt thóc gồm hạt gạo ở trong và vỏ trấu ở ngoài.", RICE),
-        ("Động vật và thực vật có tế bào nhân thực.", "Thực vật và động vật có tế bào nhân thực."),
-        # Names.
-        ("Tế bào nhân thực là tế bào có nhân được bao bọc bởi màng nhân.", CELL),
-        ("Sự nóng chảy là quá trình chất chuyển từ thể rắn sang thể lỏng.", MELTS),
-        ("Sự nóng chảy được gọi là quá trình chất chuyển từ thể rắn sang thể lỏng.", MELTS),
-        # Properties.
-        ("Khối lượng riêng của nước là 1 000 kg/m³.", "Nước có khối lượng riêng là 1 000 kg/m³, nghĩa là rất lớn."),
-        ("Tên khoa học của cây lúa là Oryza sativa.", "Cây lúa có tên khoa học là Oryza sativa, thuộc họ Lúa."),
+        ("Robert Hooke xuất bản Micrographia vào năm 1665.", "Năm 1665, Robert Hooke xuất bản Micrographia."),
+        ("Năm 1967, Lương Định Của được phong anh hùng.", "Lương Định Của được phong anh hùng năm 1967."),
+        ("Ngày 20 tháng 5 năm 1875, 17 nước kí Công ước Mét.", "17 nước kí Công ước Mét vào ngày 20 tháng 5 năm 1875."),
     ],
 )
-def test_what_says_the_same(statement: str, sentence: str) -> None:
+def test_a_sentence_of_the_book_said_again(statement: str, sentence: str) -> None:
     assert restates(statement, sentence)
     assert restates(unicodedata.normalize("NFD", statement), sentence)
 
@@ -109,6 +91,78 @@ def test_what_says_the_same(statement: str, sentence: str) -> None:
         ("Nước sôi ở 0 °C.", "Nước sôi. Nó đông ở 0 °C."),
         # A time that is another's: two times on one side.
         ("Ông sinh tại Huế năm 1949.", "Ông sinh năm 1910 tại Huế, năm 1949 về nước."),
+        # What looser bounds on the order of words let through: converses, exchanged parts of "và", a dropped opening,
+        # exception, condition or deciding word, a time moved to another clause.
+        ("Động vật có vú là cá voi xanh.", "Cá voi xanh là động vật có vú."),
+        ("Thú biết bay là dơi quạ.", "Dơi quạ là thú biết bay."),
+        ("Hình chữ nhật là hình vuông có bốn cạnh bằng nhau.", "Hình vuông là hình chữ nhật có bốn cạnh bằng nhau."),
+        ("Hạt nhân mang điện dương có nguyên tử carbon.", "Nguyên tử carbon có hạt nhân mang điện dương."),
+        ("Tám hành tinh gồm Hệ Mặt Trời.", "Hệ Mặt Trời gồm tám hành tinh."),
+        ("Đường làng ngập thì trời mưa to.", "Trời mưa to thì đường làng ngập."),
+        ("Đường làng ngập thì trời mưa to.", "Trời mưa to nên đường làng ngập."),
+        ("Chia hết cho 2 thì số tự nhiên chia hết cho 4.", "Số tự nhiên chia hết cho 4 thì chia hết cho 2."),
+        ("Năm 1939, Pháp và Đức tấn công Ba Lan.", "Năm 1939, Đức tấn công Ba Lan và Pháp."),
+        ("Lợn rừng và hổ săn nai.", "Hổ săn nai và lợn rừng."),
+        ("Muối khoáng và rễ cây hút nước.", "Rễ cây hút nước và muối khoáng."),
+        ("Nước sôi và đóng băng lần lượt ở 0 °C và 100 °C.", "Nước đóng băng và sôi lần lượt ở 0 °C và 100 °C."),
+        (
+            "Trái Đất và Mặt Trăng có bán kính lần lượt là 1737 km và 6371 km.",
+            "Mặt Trăng và Trái Đất có bán kính lần lượt là 1737 km và 6371 km.",
+        ),
+        ("Trái Đất là Mặt Trăng.", "Vệ tinh tự nhiên của Trái Đất là Mặt Trăng."),
+        ("Pháp là Paris.", "Thủ đô của nước Pháp là Paris."),
+        ("Socrates là Plato.", "Học trò giỏi nhất của Socrates là Plato."),
+        ("Pasteur tìm ra vi khuẩn dịch hạch.", "Học trò của Pasteur tìm ra vi khuẩn dịch hạch."),
+        ("Nguyễn Sinh Sắc rời bến Nhà Rồng năm 1911.", "Người con của Nguyễn Sinh Sắc rời bến Nhà Rồng năm 1911."),
+        ("Mặt Trời quay quanh Trái Đất.", "Ptolemy khẳng định Mặt Trời quay quanh Trái Đất."),
+        ("Mặt Trời quay quanh Trái Đất.", "Galileo bác bỏ ý kiến Mặt Trời quay quanh Trái Đất."),
+        ("Trái Đất phẳng như chiếc đĩa.", "Người xưa bảo Trái Đất phẳng như chiếc đĩa."),
+        ("Vật nặng rơi nhanh hơn vật nhẹ.", "Theo Aristotle, vật nặng rơi nhanh hơn vật nhẹ."),
+        ("Con gà mái đẻ trứng vàng.", "Trong truyện cổ tích, con gà mái đẻ trứng vàng."),
+        ("Nước giếng chữa được bệnh lao.", "Tin đồn lan khắp làng: nước giếng chữa được bệnh lao."),
+        ("Thuốc lá chữa được ho.", "Thuốc lá chữa được ho, theo một quảng cáo thời xưa."),
+        ("Cá voi là một loài cá.", "Cá voi là một loài cá?"),
+        ("Mọi kim loại đều ở thể rắn.", "Mọi kim loại đều ở thể rắn, trừ thủy ngân."),
+        ("Các loài chim đều biết bay.", "Các loài chim đều biết bay, ngoại trừ đà điểu và chim cánh cụt."),
+        ("Nước sôi ở 70 °C.", "Nước sôi ở 70 °C trên đỉnh Everest."),
+        ("Sắt nổi.", "Sắt nổi trên thủy ngân."),
+        ("Thuốc này an toàn.", "Thuốc này an toàn cho người lớn."),
+        ("Kim cương cháy được.", "Kim cương cháy được trong oxygen tinh khiết."),
+        ("Sắt cách điện.", "Sắt dẫn điện, nhựa cách điện."),
+        ("Cá thở bằng phổi.", "Cá thở bằng mang, ếch thở bằng phổi."),
+        ("Nước ở dạng rắn là hơi.", "Nước ở dạng rắn là băng, dạng khí là hơi."),
+        ("Tan là lỏng thành rắn.", "Lỏng thành rắn gọi là đông, ngược lại là tan."),
+        ("Ban ngày Sao Thủy lạnh.", "Ban ngày Mặt Trăng lạnh, đêm xuống Sao Thủy lạnh."),
+        ("Cá mập tấn công người.", "Cá mập hiếm khi tấn công người."),
+        ("Galileo bị thiêu sống năm 1633.", "Galileo suýt bị thiêu sống năm 1633."),
+        ("Trẻ nhỏ cần uống mật ong.", "Trẻ nhỏ cần tránh uống mật ong."),
+        ("Sông Nin dài bằng sông Amazon.", "Sông Nin dài gần bằng sông Amazon."),
+        ("Ánh sáng đỏ bị lệch nhất.", "Ánh sáng đỏ bị lệch ít nhất."),
+        ("Ông làm hiệu trưởng trường Bưởi năm 1950.", "Ông thôi làm hiệu trưởng trường Bưởi năm 1950."),
+        ("Virus này gây tử vong ở trẻ em.", "Virus này có thể gây tử vong ở trẻ em."),
+        ("Núi lửa phun trào năm 2100.", "Núi lửa sẽ phun trào năm 2100."),
+        ("Nấm ăn được.", "Nấm phần lớn ăn được."),
+        ("Quân Nguyên bao vây Bạch Đằng.", "Quân Nguyên bị bao vây ở Bạch Đằng."),
+        ("Tê giác săn bắt trộm ở châu Phi.", "Tê giác bị săn bắt trộm ở châu Phi."),
+        ("Halley xuất bản cuốn Principia.", "Halley giúp Newton xuất bản cuốn Principia."),
+        ("Hoa Kì vay tiền mua vũ khí.", "Hoa Kì cho Anh vay tiền mua vũ khí."),
+        ("Leibniz lập nên Viện Hàn lâm Phổ năm 1643.", "Newton ra đời năm 1643, Leibniz lập nên Viện Hàn lâm Phổ."),
+        ("Newton làm chủ tịch Hội Hoàng gia năm 1703.", "Hooke mất năm 1703; Newton làm chủ tịch Hội Hoàng gia."),
+        ("Ông về nước khi đã già năm 1967.", "Mãi đến năm 1967 ông mới về nước, khi đã già."),
+        ("Đoàn quân có ba người.", "Đoàn quân có ba mươi hai người."),
+        ("Sông dài hai ki-lô-mét.", "Sông dài hai nghìn ki-lô-mét."),
+        ("Cả nước thu hoạch 43 tấn lúa.", "Cả nước thu hoạch 43 triệu tấn lúa."),
+        ("Vua của Lê Lợi tin dùng Nguyễn Trãi.", "Vua Lê Lợi tin dùng Nguyễn Trãi."),
+        ("Con hổ và mẹ săn nai.", "Con hổ mẹ săn nai."),
+        ("Hạt gạo ở ngoài, vỏ trấu ở trong.", "Vỏ trấu ở ngoài, hạt gạo ở trong."),
+        ("Virus có cấu tạo tế bào.", "Virus không có cấu tạo tế bào."),
+        (
+            "Cực nam sơn đỏ còn cực bắc sơn xanh.",
+            "Nam châm có cực bắc và cực nam, cực bắc sơn đỏ còn cực nam sơn xanh.",
+        ),
+        ("Trái Đất là nước.", "Hai phần ba bề mặt Trái Đất là nước."),
+        ("Mặt Trăng ở xa hơn Mặt Trời.", "Mặt Trời ở xa hơn Mặt Trăng."),
+        ("Ếch con phát triển từ nòng nọc thành trứng.", "Ếch con phát triển từ trứng thành nòng nọc."),
         # Nothing.
         ("Nước.", "Nước."),
         ("", HOOKE),
@@ -123,35 +177,38 @@ def test_what_does_not(statement: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     "sentence",
     [
-        "Người ta từng cho rằng Mặt Trời quay quanh Trái Đất.",
-        "Ngày xưa, nhiều người tưởng Mặt Trời quay quanh Trái Đất.",
-        "Giả sử Mặt Trời quay quanh Trái Đất.",
-        "Nếu đúng như thế, Mặt Trời quay quanh Trái Đất.",
-        "Một quan niệm sai lầm: Mặt Trời quay quanh Trái Đất.",
-        "Có lẽ, Mặt Trời quay quanh Trái Đất.",
-        "Thời đó, người ta tin rằng Mặt Trời quay quanh Trái Đất.",
+        "Năm 1674, ông phát hiện các sinh vật đơn bào.",
+        "Nó sôi ở 100 °C.",
+        "Vì vậy, sắt chìm trong nước.",
+        "Khối lượng riêng của chất này lớn hơn của nước.",
+        "Cá voi là một loài cá?",
+        "Chì | 327 | 1 749",
+        "Nhiệt độ nóng chảy được ghi trong bảng 2.",
     ],
 )
-def test_what_a_book_only_reports_is_no_statement_of_its_own(sentence: str) -> None:
-    assert not restates("Mặt Trời quay quanh Trái Đất.", sentence)
-    # Said with its hedge it is what the book says.
-    assert restates(sentence, sentence)
+def test_what_needs_another_sentence_to_be_understood_bears_nothing(sentence: str) -> None:
+    assert not restates(sentence, sentence)
 
 
-WORDS = st.lists(
-    st.sampled_from(["nước", "sôi", "lạnh", "đá", "tan", "nhôm", "sắt", "ở", "thể", "khí", "nổi", "chìm", "35", "7"]),
-    min_size=2,
-    max_size=9,
-).map(" ".join)
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("Năm 1945, Việt Nam có nhiều thay đổi trước.", "Việt Nam có nhiều thay đổi trước năm 1945."),
+        ("Năm 1910, ngày sinh là 4 tháng 4.", "Ngày sinh là 4 tháng 4 năm 1910."),
+        ("Halley mất và được chôn năm 1742, Newton mất.", "Năm 1742, Halley mất, Newton mất và được chôn."),
+        ("Dân số tăng từ năm 1900 đến năm 2000.", "Năm 2000, dân số tăng từ năm 1900 đến."),
+    ],
+)
+def test_a_time_that_says_when_else_stays_where_it_is(statement: str, sentence: str) -> None:
+    assert not restates(statement, sentence)
 
 
-@given(WORDS)
-def test_every_sentence_restates_itself(text: str) -> None:
-    assert restates(f"{text}.", f"{text.capitalize()}.")
+SAID = ("nước", "đá", "sắt", "nhôm", "nổi", "chìm", "trong", "trên", "và", "không", "là", "có")
+WORDS = st.lists(st.sampled_from(SAID), min_size=3)
 
 
-@given(WORDS, st.sampled_from(["xenon", "1234", "không"]), st.integers(0, 9))
-def test_no_sentence_bears_a_word_that_it_does_not_hold(text: str, strange: str, place: int) -> None:
-    spoken = text.split()
-    spoken.insert(min(place, len(spoken)), strange)
-    assert not restates(" ".join(spoken), text)
+@given(WORDS, st.randoms())
+def test_another_order_is_another_sentence(said: list[str], draw: Random) -> None:
+    other = list(said)
+    draw.shuffle(other)
+    assert restates(" ".join(said), " ".join(other)) is (said == other)

@@ -204,25 +204,27 @@ class Learner:
         if self.verifier is None:
             return
         state = self.book.state()
-        # Counting touches bullets too; only those that wait are ruled on, each once.
-        waiting: dict[str, tuple[Bullet, Case]] = {}
-        for bullet_id, case in new:
-            bullet = state.bullets.get(bullet_id)
-            if bullet is not None and bullet.status == "proposed":
-                waiting.setdefault(bullet_id, (bullet, case))
+        # Counting touches bullets too; only those that wait are ruled on.
+        known = ((state.bullets.get(bullet_id), case) for bullet_id, case in new)
+        waiting = [(bullet, case) for bullet, case in known if bullet is not None and bullet.status == "proposed"]
         if not waiting:
             return
-        ruled = await asyncio.gather(*(self._ruling(bullet, case, state) for bullet, case in waiting.values()))
+        ruled = await asyncio.gather(*(self._ruling(bullet, case, state) for bullet, case in waiting))
+        rulings: dict[str, Ruling] = {}
+        for (bullet, _), ruling in zip(waiting, ruled, strict=True):
+            # Learnt from several questions of the wave, it has to do no harm at any of them.
+            if bullet.id not in rulings or ruling.status == "quarantined":
+                rulings[bullet.id] = ruling
         judged: list[Operation] = []
         live = dict(state.bullets)
-        for (bullet, _), ruling in zip(waiting.values(), ruled, strict=True):
+        for bullet_id, ruling in rulings.items():
             # Two of one wave may contradict each other: the first one stays.
-            ruling = self.verifier.beside(bullet, ruling, live.values())
+            bullet, ruling = live[bullet_id], self.verifier.beside(live[bullet_id], ruling, live.values())
             judged += operations(bullet, ruling)
-            live[bullet.id] = bullet.model_copy(update={"status": ruling.status})
+            live[bullet_id] = bullet.model_copy(update={"status": ruling.status})
         # One change for the wave: a run that is killed has judged all of it or nothing.
-        first = next(case for _, case in waiting.values())
-        self.book.change(judged, VERIFIER, "kiểm chứng điều vừa học", delta_id=f"{run}:{first.problem.id}:v")
+        named = waiting[0][1].problem.id
+        self.book.change(judged, VERIFIER, "kiểm chứng điều vừa học", delta_id=f"{run}:{named}:v")
 
     async def _ruling(self, bullet: Bullet, case: Case, state: State) -> Ruling:
         assert self.verifier is not None

@@ -22,7 +22,8 @@ _RELATIVE = re.compile(
 # Words that point to another sentence.
 _POINTING = re.compile(
     r"\b(?:này|đó|ấy|nó|họ|ông|bà|trên đây|sau đây|dưới đây|như sau|như vậy|vì vậy|vì thế|do đó|do vậy|bởi vậy|nhờ vậy|"
-    r"tuy nhiên|tuy vậy|nhưng|ngược lại|trái lại|ngoài ra|hơn nữa|bên cạnh đó|cũng vậy|còn lại|kia|hình|bảng)\b",
+    r"tuy nhiên|tuy vậy|nhưng|ngược lại|trái lại|ngoài ra|hơn nữa|bên cạnh đó|cũng vậy|còn lại|kia|"
+    r"(?:hình|bảng) (?:\d+|bên|trên|dưới))\b",
     re.IGNORECASE,
 )
 
