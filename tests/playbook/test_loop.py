@@ -398,3 +398,12 @@ def test_a_run_goes_on_after_a_teacher_took_its_lessons_back(book: Playbook, tmp
     assert step.problem == "a"
     # What a teacher took away does not come back by itself.
     assert book.state().ordered() == []
+
+
+def test_where_only_people_say_that_it_was_wrong_a_teacher_decides(book: Playbook) -> None:
+    pupil = Pupil(knows=frozenset({"a"}))
+    said = (Signal(kind="wrong", good=False, detail="năm khác"),)
+    learn(learner(book, pupil, ScriptedModel([insight("Đọc kĩ đề.")])), problem("a", signals=said))
+    (bullet,) = book.state().ordered()
+    assert (bullet.status, bullet.reasons) == ("proposed", ("chưa hỏi lại được",))
+    assert bullet.evidence[0].type == "interaction"

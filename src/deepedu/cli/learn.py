@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from deepedu.base.config import Settings
+from deepedu.base.errors import BadRequest
 from deepedu.cli.main import open_database, settings_with
 from deepedu.cli.tutor_session import model_flags, model_options, open_chat
 from deepedu.llm.chat import ChatModel
@@ -34,7 +35,7 @@ from deepedu.search.search import Search
 from deepedu.store import Database
 from deepedu.tutor.exercise import CHOICE, ExerciseSolver
 from deepedu.tutor.fact_check import BookFactCheck
-from deepedu.tutor.question_file import read_questions
+from deepedu.tutor.question_file import questions_of_turns, read_questions
 from deepedu.tutor.solver import EitherSolver, TutorSolver
 
 
@@ -48,7 +49,8 @@ class _Models:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True), required=False)
+@click.option("--feedback", is_flag=True, help="Learn from the pupils' questions that somebody was not content with.")
 @click.option("--at-once", type=click.IntRange(min=1), default=4, show_default=True, help="Questions asked at once.")
 @click.option("--neighbours", type=click.IntRange(min=0), default=2, show_default=True,
               help="Questions asked again to see that a new bullet breaks none.")  # fmt: skip
@@ -60,7 +62,8 @@ class _Models:
 @click.pass_context
 def learn(
     ctx: click.Context,
-    file: Path,
+    file: Path | None,
+    feedback: bool,
     at_once: int,
     neighbours: int,
     reflections: int | None,
@@ -70,15 +73,23 @@ def learn(
     llm_model: str | None,
     model: str | None,
 ) -> None:
-    """Ask the questions of FILE (JSON lines: question, answer, ...) and learn from what went wrong.
+    """Ask the questions of FILE (JSON lines: question, answer, ...), or those that pupils were not content with, and
+    learn from what went wrong.
 
     With answers, those tell what was wrong; without, the check against the books does. What is learnt goes live only
     if it passes every check; the rest waits for a teacher ("deepedu playbook show --status proposed"). A run that was
     stopped goes on where it was.
     """
     settings = settings_with(ctx, model_flags(llm, llm_model, model))
-    problems = read_questions(file)
+    if (file is None) is not feedback:
+        raise BadRequest("expected a FILE of questions or --feedback: one of the two")
+    problems = read_questions(file) if file is not None else []
     database = open_database(ctx)
+    if feedback:
+        problems = questions_of_turns(database)
+        if not problems:
+            Console().print("Chưa ai chê câu trả lời nào: không có gì để học.", highlight=False)
+            return
     teaching = Teaching(wave=at_once, neighbours=neighbours, reflections=reflections)
     asyncio.run(_learn(settings, database, problems, teaching, stress, by or ""))
 

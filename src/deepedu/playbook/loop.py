@@ -233,7 +233,9 @@ class Learner:
         live = bullet.model_copy(update={"status": "verified"})
         choose = self.chooser(State({live.id: live}))
         near = [each for each in near if live in choose(each.problem)][: self.teaching.neighbours]
-        return await self.verifier.rule(bullet, state, case, near)
+        # Where only people said that it was wrong, asking again tells nothing: their word is for a teacher to weigh.
+        failed = case if case.attempt.is_right is False else None
+        return await self.verifier.rule(bullet, state, failed, near)
 
     def _remember(self, problem: Problem, case: Case, run: str) -> None:
         self._cases.put(problem.id, problem.topic, case)

@@ -18,7 +18,7 @@ class Problem(Value):
     ``about`` is what bullets are looked up by and neighbours are found by, where that is not the whole question.
     ``expected`` is the right answer where it is known. ``solution`` is a worked one, known from the start.
     ``choices`` are the options of a multiple-choice question, with their labels if it has some. ``example_kind`` is the
-    kind of bullet that a solution of it makes.
+    kind of bullet that a solution of it makes. ``signals`` are what people said of its answer before.
     """
 
     id: str = Field(min_length=1, max_length=40)
@@ -27,6 +27,7 @@ class Problem(Value):
     expected: str | None = None
     solution: str | None = None
     choices: tuple[str, ...] = ()
+    signals: tuple[Signal, ...] = ()
     example_kind: Kind = "method"
     language: Language = "vi"
     scope: BulletScope = BulletScope()
@@ -117,5 +118,5 @@ def interaction_of(problem: Problem, attempt: Attempt, shown: Sequence[Bullet], 
         scope=problem.scope,
         shown=tuple(bullet.id for bullet in shown),
         used=attempt.used,
-        signals=attempt.signals,
+        signals=(*attempt.signals, *problem.signals),
     )

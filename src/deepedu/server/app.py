@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.playbook.book import Playbook
 from deepedu.search.embed import start_after_ingest
 from deepedu.search.search import Search
-from deepedu.server import playbook_routes, tutor_routes
+from deepedu.server import feedback_routes, playbook_routes, tutor_routes
 from deepedu.server.engine_process import EngineProcess
 from deepedu.server.warming import warm_in_background
 from deepedu.store import Database
@@ -51,6 +52,8 @@ class Services:
     playbook: Playbook
     # Opens the teachers' part; None: nobody may use it. Kept out of every text that shows this object.
     teacher_key: str | None = field(default=None, repr=False)
+    # Makes the keys by which askers speak of their answers.
+    salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
     model_state: ModelState = field(default_factory=ModelState)
     tutor: Tutor | None = None
 
@@ -83,6 +86,7 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
     app = FastAPI(title="DeepEdu", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.include_router(tutor_routes.router)
     app.include_router(playbook_routes.router)
+    app.include_router(feedback_routes.router)
     _answer_errors(app)
     return app
 

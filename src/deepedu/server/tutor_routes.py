@@ -1,5 +1,6 @@
 """The tutor over HTTP: ``/api/ask`` streams a turn, ``/api/books`` lists the library, ``/`` is the page."""
 
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -40,26 +41,34 @@ class AskRequest(BaseModel):
     conversation_id: int | None = None
 
 
+def feedback_key(salt: bytes, turn_id: int) -> str:
+    """What entitles to speak of a turn. The salt is the server process's own: after a restart it is another."""
+    return hashlib.blake2b(str(turn_id).encode(), key=salt, digest_size=16).hexdigest()
+
+
 @router.post("/api/ask")
 async def ask(body: AskRequest, services: Services) -> StreamingResponse:
-    """Server-sent events ``started``, ``found``, ``draft``, ``checked``, ``completed`` or ``error``."""
+    """Server-sent events ``started`` (with the ``feedback_key`` of the turn), ``found``, ``draft``, ``checked``,
+    ``completed`` or ``error``."""
     tutor = services.tutor
     if tutor is None:
         state = services.model_state
         raise LLMBusy("Mô hình đang khởi động, xin thử lại sau ít phút." if state.error is None else state.error)
     scope = Scope(tuple(body.book_ids) if body.book_ids is not None else None, body.grade, body.subject)
     return StreamingResponse(
-        _turn(tutor, body, scope), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        _turn(tutor, body, scope, services.salt), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
 
 
-async def _turn(tutor: Tutor, body: AskRequest, scope: Scope) -> AsyncIterator[str]:
+async def _turn(tutor: Tutor, body: AskRequest, scope: Scope, salt: bytes) -> AsyncIterator[str]:
     events = tutor.ask(body.question, scope=scope, conversation_id=body.conversation_id)
     try:
         # Closing matters: when the browser goes away, the model must stop working for it.
         async with aclosing(events):
             async for event in events:
                 name, data = event_json(event)
+                if isinstance(event, Started):
+                    data["feedback_key"] = feedback_key(salt, event.turn_id)
                 yield f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
     except DeepEduError as error:
         data = json.dumps({"code": error.code, "message": str(error)}, ensure_ascii=False)

@@ -189,6 +189,21 @@ class Turn(Base):
     finished_at: Mapped[datetime | None]
 
 
+class TurnSignal(Base):
+    """What somebody said of an answer: ``thumbs_up``, ``thumbs_down``, ``wrong``, or a teacher's ``correction``, whose
+    ``detail`` is the right answer. ``author`` is a teacher's name, empty for a pupil. One of each kind for a turn."""
+
+    __tablename__ = "turn_signals"
+    __table_args__ = (UniqueConstraint("turn_id", "kind"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(16))
+    detail: Mapped[str] = mapped_column(Text, default="")
+    author: Mapped[str] = mapped_column(Text, default="")
+    at: Mapped[datetime] = mapped_column(default=now)
+
+
 class PlaybookDelta(Base):
     """One change of the playbook; its rows in order are the book. A row is never changed or deleted.
 

@@ -1,4 +1,4 @@
-"""Files of questions to learn from: JSON lines, one question each."""
+"""Questions to learn from: files of JSON lines, and what pupils asked and were not content with."""
 
 import hashlib
 import json
@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deepedu.base.errors import BadRequest
 from deepedu.playbook.bullet import BulletScope, Language
+from deepedu.playbook.interaction import Signal
 from deepedu.playbook.problem import Problem
+from deepedu.store import Database
+from deepedu.store.signals import failed_turns
 from deepedu.tutor.marking import mark_choice
 from deepedu.tutor.solver import OR
 
@@ -53,6 +56,33 @@ def read_questions(path: Path) -> list[Problem]:
     if not problems:
         raise BadRequest(f"{path} holds no question")
     return list(problems.values())
+
+
+def questions_of_turns(database: Database) -> list[Problem]:
+    """The pupils' questions whose answers somebody spoke against, oldest first; a teacher's correction is the expected
+    answer.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    problems: list[Problem] = []
+    for turn in failed_turns(database):
+        corrections = [detail for kind, detail in turn.signals if kind == "correction"]
+        problems.append(
+            Problem(
+                # Who asked is not in it, and another correction is another problem.
+                id=f"turn{turn.turn_id}-{hashlib.sha256(repr(turn.signals).encode()).hexdigest()[:8]}",
+                question=turn.question,
+                expected=corrections[-1] if corrections else None,
+                scope=BulletScope(grade=turn.scope.get("grade"), subject=turn.scope.get("subject")),
+                example_kind="fact",
+                signals=tuple(
+                    Signal.model_validate({"kind": kind, "good": False, "detail": detail})
+                    for kind, detail in turn.signals
+                ),
+            )
+        )
+    return problems
 
 
 def _problem(line: _Line) -> Problem:
