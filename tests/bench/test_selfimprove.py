@@ -330,3 +330,20 @@ def test_unknown_choices_are_refused_before_a_model_is_asked(endpoint: Endpoint,
     with pytest.raises(ConfigError, match="came 'poems'"):
         run(endpoint, data, tracks="formula,poems")
     assert endpoint.requests == 0
+
+
+@pytest.mark.shared_data
+def test_questions_of_articles_are_answered_by_the_tutor(
+    endpoint: Endpoint, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPEDU_DATA", str(shared_data))
+    track = load("viquad", shared_data, train=5, test=5)
+    assert track.contexts
+    assert {problem.example_kind for problem in (*track.train, *track.test)} == {"fact"}
+    endpoint.reply = "Bài này không nói đến điều đó."
+    record = run(endpoint, tmp_path, tracks="viquad", variants="none,ours")
+    assert 0 <= record["figures"]["accuracy_ours_viquad"] <= 100
+    # Whatever went live stands in an article, word for word.
+    live = [each for each in record["details"]["viquad"]["ours"]["bullets"] if each["status"] == "verified"]
+    assert all(any(each["text"] in text for text in track.contexts) for each in live)
+    assert record["figures"]["wrong_facts_live"] == 0

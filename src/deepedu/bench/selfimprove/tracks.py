@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from deepedu.base.errors import ConfigError
+from deepedu.bench.viquad import load_viquad
 from deepedu.playbook.problem import Problem
 from deepedu.tutor.exercise import CHOICE, NUMBER, TEXT, Form
 from deepedu.tutor.marking import mark_choice
 from deepedu.tutor.question_file import read_questions
+from deepedu.tutor.solver import OR
 
 _FORMULA = re.compile(
     r"Use formula (?P<name>.*?) to answer the question\..*?Formula: (?P<formula>.*?), Explanation: (?P<meaning>.*?)\.?"
@@ -26,19 +28,23 @@ _AROUND = 14
 
 @dataclass(frozen=True)
 class Track:
-    """One set: how it is asked and marked, what is learnt from, what is asked at the end."""
+    """One set: how it is asked and marked, what is learnt from, what is asked at the end.
+
+    ``contexts`` are the texts of the library that questions are asked of; with them the tutor answers, not the form.
+    """
 
     name: str
     form: Form
     train: tuple[Problem, ...]
     test: tuple[Problem, ...]
+    contexts: tuple[str, ...] = ()
 
 
 def load_track(name: str, data_dir: Callable[[], Path], *, train: int, test: int, seed: int) -> Track:
     """A track with so many questions of each part, drawn by ``seed``.
 
     Args:
-        name: ``formula``, ``finer``, ``zalo_math``, or a file of questions with answers (see
+        name: ``formula``, ``finer``, ``zalo_math``, ``viquad``, or a file of questions with answers (see
             ``tutor.question_file``), of which the last third is the test.
         data_dir: tells where the shared data sets are.
 
@@ -46,9 +52,14 @@ def load_track(name: str, data_dir: Callable[[], Path], *, train: int, test: int
         ConfigError: no such track, or its data is not there.
         BadRequest: a file of questions that is none.
     """
+    if name == "viquad":
+        contexts, learnt, asked = _viquad(data_dir())
+        return Track(name, TEXT, _some(seed, learnt, train), _some(seed, asked, test), contexts)
     loader = _LOADERS.get(name)
     if loader is None and not name.endswith(".jsonl"):
-        raise ConfigError(f"expected a track ({', '.join(_LOADERS)}) or a file that ends in .jsonl, came {name!r}")
+        raise ConfigError(
+            f"expected a track ({', '.join([*_LOADERS, 'viquad'])}) or a file that ends in .jsonl, came {name!r}"
+        )
     try:
         form, learnt, asked = loader(data_dir()) if loader else _custom(Path(name))
     except OSError as error:
@@ -185,6 +196,20 @@ def _choice_problem(problem_id: str, entry: dict[str, Any]) -> Problem:
         solution=f"{explained} Đáp án: {entry['answer']}" if explained else None,
         choices=choices,
     )
+
+
+# --- Questions of Vietnamese articles --------------------------------------------------------------------------------
+
+
+def _viquad(data_dir: Path) -> tuple[tuple[str, ...], list[Problem], list[Problem]]:
+    """Every other question of the test set is learnt from: the same articles, other questions."""
+    viquad = load_viquad(data_dir, ["test"])
+    problems = [
+        Problem(id=f"v{number}", question=one.text, expected=OR.join(one.answers), example_kind="fact")
+        for number, one in enumerate(viquad.questions)
+        if one.answers
+    ]
+    return tuple(viquad.contexts), problems[::2], problems[1::2]
 
 
 # --- Files of one's own ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import Any
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import ConfigError
 from deepedu.base.vietnamese import words
+from deepedu.bench.library import add_book
 from deepedu.bench.model_endpoint import bench_endpoint
 from deepedu.bench.replies import KeptReplies
 from deepedu.bench.run import BenchContext, BenchResult
@@ -39,15 +40,18 @@ from deepedu.playbook.bullet import Bullet, Kind
 from deepedu.playbook.examples import ARROW
 from deepedu.playbook.journal import Journal, Step
 from deepedu.playbook.loop import Choice, Chooser, Learner, Teaching, by_relevance
-from deepedu.playbook.problem import Problem
+from deepedu.playbook.problem import FactCheck, Problem, Solver
 from deepedu.playbook.reflector import Reflector
 from deepedu.playbook.state import State
-from deepedu.playbook.verifier import Verifier
+from deepedu.playbook.verifier import LIVE_KINDS, Verifier
+from deepedu.search.search import Search
 from deepedu.store import Database
 from deepedu.tutor.exercise import ExerciseSolver
+from deepedu.tutor.fact_check import BookFactCheck
+from deepedu.tutor.solver import TutorSolver
 
 OPTIONS = {
-    "tracks": "tracks separated by commas: formula, finer, zalo_math, or FILE.jsonl (default formula,finer)",
+    "tracks": "tracks separated by commas: formula, finer, zalo_math, viquad, or FILE.jsonl (default formula,finer)",
     "mode": "offline (default): learn from train, then test; online: test, then learn, question by question",
     "train": "questions to learn from (default 200)",
     "test": "questions to test on (default 200)",
@@ -121,13 +125,25 @@ class _Track:
 
     async def run(self, variants: Sequence[str]) -> tuple[dict[str, float], dict[str, Any]]:
         name, figures, details = self._track.name, dict[str, float](), dict[str, Any]()
+        library = Database(StoreSettings(data_dir=self._context.tmp_dir / f"{name}-library"))
+        try:
+            if self._track.contexts:
+                add_book(library, "", self._track.contexts)
+            return await self._run(variants, library, figures, details)
+        finally:
+            library.close()
+
+    async def _run(
+        self, variants: Sequence[str], library: Database, figures: dict[str, float], details: dict[str, Any]
+    ) -> tuple[dict[str, float], dict[str, Any]]:
+        name = self._track.name
         right: dict[str, list[bool]] = {}
         for variant in variants:
             begin = time.perf_counter()
             database = Database(StoreSettings(data_dir=self._context.tmp_dir / f"{name}-{variant}"))
             try:
                 book = Playbook(database)
-                learner = self._learner(variant, book)
+                learner = self._learner(variant, book, library)
                 learnt, asked = await self._steps(variant, learner)
                 right[variant] = [step.attempt.is_right is True for step in asked]
                 low, high = share_interval(right[variant])
@@ -150,8 +166,8 @@ class _Track:
                 figures[label], figures[f"{label}_low"], figures[f"{label}_high"] = gain, low, high
         return figures, details
 
-    def _learner(self, variant: str, book: Playbook) -> Learner:
-        solver = ExerciseSolver(self._model, self._track.form)
+    def _learner(self, variant: str, book: Playbook, library: Database) -> Learner:
+        solver, facts = self._solver(library)
         if variant == "none":
             return Learner(book, solver, _nothing, teaching=Teaching(wave=WAVE))
         reflector = Reflector(self._model)
@@ -159,11 +175,18 @@ class _Track:
             teaching = Teaching(wave=WAVE, reflections=self._reflections, examples=False)
             return Learner(book, solver, _whole_book(self._budget), reflector=reflector, teaching=teaching)
         teaching = Teaching(wave=WAVE, neighbours=self._neighbours, reflections=self._reflections)
-        # There is no book here that could bear a fact: those wait. The rest is let in by asking again.
+        # Without a library nothing could bear a fact: those wait. The rest is let in by asking again.
         live: frozenset[Kind] = frozenset({"method", "mistake", "explanation", "tool"})
-        verifier = Verifier(solver=solver, live_kinds=live)
+        verifier = Verifier(facts, solver, live_kinds=LIVE_KINDS if facts else live)
         chooser = by_relevance(self._budget, self._bullets)
         return Learner(book, solver, chooser, verifier, reflector, teaching)
+
+    def _solver(self, library: Database) -> tuple[Solver, FactCheck | None]:
+        if not self._track.contexts:
+            return ExerciseSolver(self._model, self._track.form), None
+        search = Search(library, self._context.settings.search.model_copy(update={"dense": "off"}))
+        settings = self._context.settings.tutor.model_copy(update={"context": "passages"})
+        return TutorSolver(library, search, self._model, settings), BookFactCheck(library, search)
 
     async def _steps(self, variant: str, learner: Learner) -> tuple[list[Step], list[Step]]:
         name = f"{self._track.name} {variant}"
