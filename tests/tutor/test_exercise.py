@@ -222,3 +222,27 @@ def test_the_questions_own_numbers_are_one() -> None:
     assert asyncio.run(ExerciseSolver(ScriptedModel(["3 * 4"]), NUMBER).work_out(asked)) == "3 * 4 = 12"
     tax = Problem(id="y", question="Lãi 5% của 200?", expected="10")
     assert asyncio.run(ExerciseSolver(ScriptedModel(["200 * 0.05"]), NUMBER).work_out(tax)) == "200 * 0.05 = 10"
+
+
+def test_examples_are_turns_that_the_model_seems_to_have_had() -> None:
+    model = ScriptedModel(["3 * 4"])
+    made = Bullet(
+        id="b-00007",
+        order=7,
+        section="",
+        text="2 hàng, mỗi hàng 5 cây?\n→ 2 * 5 = 10",
+        kind="method",
+        status="verified",
+        author=Author(role="model"),
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        changed_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    asked = Problem(id="x", question="3 hàng, mỗi hàng 4 cây?", expected="12")
+    asyncio.run(ExerciseSolver(model, NUMBER).attempt(asked, [made]))
+    roles = [(message.role, message.text) for message in model.requests[0]][1:]
+    assert roles == [
+        ("user", "Câu hỏi: 2 hàng, mỗi hàng 5 cây?"),
+        # As a reply is asked for: an expression, not its value.
+        ("assistant", "2 * 5"),
+        ("user", "Câu hỏi: 3 hàng, mỗi hàng 4 cây?"),
+    ]

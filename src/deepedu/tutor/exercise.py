@@ -47,6 +47,8 @@ class Form:
     asks: str = "Câu hỏi: {question}"
     # How a solution is asked for whose result is known; empty: it is not.
     asks_knowing: str = ""
+    # How an example's solution is replied, in this form.
+    demonstrates: Callable[[str], str] = str
     # What of a right reply can be shown as an example.
     shows: Callable[[str, str], str] = lambda text, answer: ""  # noqa: ARG005
 
@@ -91,10 +93,19 @@ class ExerciseSolver:
         return f"{found} = {answer}"
 
     async def _ask(self, asked: str, bullets: Sequence[Bullet]) -> tuple[str, Finished]:
-        learnt = "\n".join(f"- [{bullet.id}] {' '.join(bullet.text.split())}" for bullet in bullets)
         # What all questions share comes first, then what questions of one kind share.
-        body = f"{self.form.offers}\n{learnt}\n\n{asked}" if bullets else asked
-        messages = [Message("system", (TextPart(self.form.rules, shared=True),)), Message("user", body)]
+        messages = [Message("system", (TextPart(self.form.rules, shared=True),))]
+        rules: list[str] = []
+        for bullet in bullets:
+            question, arrow, solution = bullet.text.partition(f"\n{ARROW} ")
+            if arrow:
+                # Small models copy what they seem to have said themselves, far better than what they are told.
+                messages.append(Message("user", self.form.asks.format(question=question)))
+                messages.append(Message("assistant", self.form.demonstrates(solution)))
+            else:
+                rules.append(f"- [{bullet.id}] {' '.join(bullet.text.split())}")
+        learnt = "\n".join(rules)
+        messages.append(Message("user", f"{self.form.offers}\n{learnt}\n\n{asked}" if rules else asked))
         text, finished = "", None
         async with aclosing(self.model.stream(messages, max_tokens=self.form.tokens)) as reply:
             async for event in reply:
@@ -145,6 +156,7 @@ NUMBER = Form(
     "quả: máy tính sẽ tính.",
     read=read_expression,
     shows=shown_expression,
+    demonstrates=lambda solution: solution.rpartition(" = ")[0] or solution,
     is_right=lambda answer, problem: mark_number(answer, problem.expected or "", decimals=2),
     tokens=160,
     asks_knowing="Câu hỏi: {question}\nĐáp số đúng là {expected}. Viết biểu thức số cho ra đáp số đó từ các số trong "
