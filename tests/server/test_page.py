@@ -9,12 +9,14 @@ from fastapi import FastAPI
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from deepedu.base.config import Settings, StoreSettings
 from deepedu.llm.scripted import ScriptedModel
 from deepedu.server.app import create_app
 from deepedu.store import Database
+from deepedu.store.signals import failed_turns
 
 QUESTION = "Anders Celsius đề xuất thang nhiệt độ của mình vào năm nào?"
 WAIT_S = 30
@@ -94,3 +96,24 @@ def test_an_empty_library_says_what_to_do(
     page(browser, tmp_path / "empty", start, "")
     WebDriverWait(browser, WAIT_S).until(lambda b: "deepedu ingest" in b.find_element(By.ID, "status").text)
     assert not browser.find_element(By.ID, "send").is_enabled()
+
+
+def test_a_pupil_says_whether_it_helped(
+    browser: webdriver.Chrome, sample_library: Database, start: Callable[[FastAPI], str]
+) -> None:
+    page(browser, sample_library.data_dir, start, "Anders Celsius đề xuất thang nhiệt độ vào năm 1742 [1].")
+    ask(browser, QUESTION)
+    down = browser.find_element(By.CSS_SELECTOR, ".feedback button[value=thumbs_down]")
+    down.click()
+    WebDriverWait(browser, WAIT_S).until(
+        lambda b: "Cảm ơn" in b.find_element(By.CSS_SELECTOR, ".feedback .status").text
+    )
+    assert down.get_attribute("aria-pressed") == "true"
+    (failed,) = failed_turns(sample_library)
+    assert failed.signals == (("thumbs_down", ""),)
+    browser.find_element(By.CSS_SELECTOR, ".feedback button[value=wrong]").click()
+    prompt = WebDriverWait(browser, WAIT_S).until(expected_conditions.alert_is_present())
+    prompt.send_keys("năm khác")
+    prompt.accept()
+    WebDriverWait(browser, WAIT_S).until(lambda _: len(failed_turns(sample_library)[0].signals) == 2)
+    assert failed_turns(sample_library)[0].signals[-1] == ("wrong", "năm khác")
