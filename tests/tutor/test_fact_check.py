@@ -6,8 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from deepedu.base.config import SearchSettings
+from deepedu.base.vietnamese import estimate_tokens
 from deepedu.bench.library import add_book
-from deepedu.playbook.bullet import BulletScope
+from deepedu.playbook.bullet import BULLET_TOKENS, BulletScope
 from deepedu.playbook.problem import FactVerdict
 from deepedu.search.search import Search
 from deepedu.store import Database
@@ -130,3 +131,19 @@ def test_another_scope_has_other_books(sample_library: Database) -> None:
 def test_exercises_are_no_evidence(sample_library: Database) -> None:
     # It stands in the book only as the given part of an exercise.
     assert check(sample_library, "Nhiệt độ trong phòng là 27 °C.").reasons
+
+
+def test_the_quote_is_the_sentence_that_bears_it(sample_library: Database) -> None:
+    for text in (BROWN, LACTIC):
+        (found,) = check(sample_library, text).evidence
+        assert found.quote == text
+    # On its page: another one than the passage begins on would be a wrong citation.
+    assert check(sample_library, LACTIC).evidence[0].page == 16
+
+
+def test_a_quote_may_be_longer_than_a_rule(sample_library: Database) -> None:
+    long = "Cây bàng ở sân trường ra lá non năm 1975, " + ", ".join(["hoa nở trắng cả một góc vườn sau nhà"] * 20) + "."
+    add_book(sample_library, "Sách có câu dài", [long])
+    verdict = check(sample_library, "Cây bàng ở sân trường ra lá non năm 1975.")
+    assert (verdict.reasons, len(verdict.doubts)) == ((), 1)
+    assert estimate_tokens(verdict.evidence[0].quote) > BULLET_TOKENS

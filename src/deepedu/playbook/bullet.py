@@ -37,14 +37,24 @@ def clean_text(text: str) -> str:
     Raises:
         ValueError: nothing is left, control characters, or longer than a bullet may be.
     """
+    text = clean_quote(text)
+    if (tokens := estimate_tokens(text)) > BULLET_TOKENS:
+        raise ValueError(f"expected at most {BULLET_TOKENS} tokens, came about {tokens}: split it, or say it shorter")
+    return text
+
+
+def clean_quote(text: str) -> str:
+    """A quote in the same spelling, as long as the book has it.
+
+    Raises:
+        ValueError: nothing is left, or control characters.
+    """
     text = unicodedata.normalize("NFC", _INVISIBLE.sub("", text)).replace("\t", " ")
     text = "\n".join(line.rstrip() for line in re.split(r"\r\n?|\n", text)).strip()
     if not text:
         raise ValueError("expected the text of a rule, came nothing")
     if found := _CONTROL.search(text):
         raise ValueError(f"expected plain text, came the control character {found.group()!r}")
-    if (tokens := estimate_tokens(text)) > BULLET_TOKENS:
-        raise ValueError(f"expected at most {BULLET_TOKENS} tokens, came about {tokens}: split it, or say it shorter")
     return text
 
 
@@ -68,6 +78,7 @@ def _checked_id(bullet_id: str) -> str:
 
 BulletId = Annotated[str, AfterValidator(_checked_id)]
 Text = Annotated[str, AfterValidator(clean_text)]
+Quote = Annotated[str, AfterValidator(clean_quote)]
 Section = Annotated[str, AfterValidator(clean_section)]
 
 
@@ -92,7 +103,7 @@ class PassageEvidence(Value):
     type: Literal["passage"] = "passage"
     book: str
     page: int
-    quote: Text
+    quote: Quote
 
 
 class InteractionEvidence(Value):

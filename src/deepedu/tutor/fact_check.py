@@ -1,21 +1,23 @@
 """Whether the ingested books bear a text that is to become a rule: every sentence, by the grounding of answers.
 
-Stricter than an answer's check, because nobody looks at a rule again: a sentence must say what a sentence of the book
-says, in its order of words (``restating``). What grounding alone bears is left to a teacher.
+Stricter than an answer's check, because nobody looks at a rule again: a sentence must be one of the book's own
+(``restating``). What grounding alone bears is left to a teacher.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
 from deepedu.base.vietnamese import sentence_spans
 from deepedu.playbook.bullet import BulletScope, PassageEvidence
 from deepedu.playbook.problem import FactVerdict
-from deepedu.search.evidence import Scope
+from deepedu.search.evidence import Evidence, Scope
 from deepedu.search.search import Search
 from deepedu.store import Database
+from deepedu.store.library import document_digests
 from deepedu.store.tables import Book
-from deepedu.tutor.answer import CheckedSentence, Citation, Status
+from deepedu.tutor.answer import CheckedSentence, Status
 from deepedu.tutor.grounding import Grounder
 from deepedu.tutor.restating import restates
 
@@ -51,9 +53,12 @@ class BookFactCheck:
             if checked is None or checked.citation is None or reason is not None:
                 reasons.append(f"“{sentence}”: {reason}")
                 continue
-            evidence.append(self._quote(checked.citation))
-            if not any(restates(sentence, said) for item in found for said in _sentences(item.text)):
+            said = _said_again(sentence, found)
+            if said is None:
                 doubts.append(f"“{sentence}”: sách nói bằng lời khác, cần người đối chiếu")
+                cited = checked.citation
+                said = cited.book_id, cited.page, cited.quote
+            evidence.append(self._quote(*said))
         if not evidence and not reasons:
             reasons.append("không có câu nào để đối chiếu với sách")
         return FactVerdict(
@@ -66,11 +71,9 @@ class BookFactCheck:
         with self._database.read() as session:
             return tuple(session.scalars(sa.select(Book.id).where(Book.sha256 == scope.book)))
 
-    def _quote(self, cited: Citation) -> PassageEvidence:
-        with self._database.read() as session:
-            digest = session.scalar(sa.select(Book.sha256).where(Book.id == cited.book_id))
-        assert digest is not None, "a passage was found in it"
-        return PassageEvidence(book=digest, page=cited.page, quote=cited.quote)
+    def _quote(self, book_id: int, page: int, quote: str) -> PassageEvidence:
+        digest = document_digests(self._database, [book_id])[book_id]
+        return PassageEvidence(book=digest, page=page, quote=quote)
 
 
 def _against(checked: CheckedSentence | None) -> str | None:
@@ -79,5 +82,10 @@ def _against(checked: CheckedSentence | None) -> str | None:
     return None if checked.status is Status.SUPPORTED else checked.reason or "sách không nói như vậy"
 
 
-def _sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentence_spans(text)]
+def _said_again(sentence: str, found: Sequence[Evidence]) -> tuple[int, int, str] | None:
+    """Book, page and words of the book's sentence that this one says again."""
+    for item in found:
+        for start, end in sentence_spans(item.text):
+            if restates(sentence, item.text[start:end]):
+                return item.book_id, item.place_of(start)[0], item.text[start:end]
+    return None
