@@ -33,13 +33,14 @@ def write(tmp_path: Path, *lines: object) -> Path:
 def test_a_run_is_reported_and_goes_on_where_it_was(
     sample_library: Database, endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    file = write(tmp_path, *QUESTIONS)
+    # The reply does not tell it; the book does.
+    file = write(tmp_path, QUESTIONS[0] | {"answer": "Thụy Điển"}, QUESTIONS[1])
     first = run(file, endpoint)
     assert first.returncode == 0, first.stderr
     assert "2: đúng" in first.stdout
     assert "Chi phí" in first.stdout
     version, asked = Playbook(sample_library).version, endpoint.requests
-    assert version > 0 or "thêm 0" in first.stdout
+    assert version > 0
     again = run(file, endpoint)
     assert "Đi tiếp lượt học" in again.stdout
     assert "đã xong 2 câu" in again.stdout

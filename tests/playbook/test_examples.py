@@ -40,3 +40,7 @@ def test_half_an_example_is_none() -> None:
     assert worked_example(problem, "1" * (longest + 10), EVIDENCE) is None
     fact = Problem(id="q", question="Tính.", example_kind="fact")
     assert worked_example(fact, "1" * 1000, EVIDENCE) is None
+
+
+def test_what_no_bullet_may_hold_is_none() -> None:
+    assert worked_example(Problem(id="q", question="Tính.", example_kind="fact"), "3 + 4\x07 = 7", EVIDENCE) is None

@@ -1,6 +1,7 @@
 """What the tutor needs of a language model, whoever serves it."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -78,3 +79,20 @@ class ChatModel(Protocol):
             LLMError: and its kinds; after the first delta the reply is broken off and never started again.
         """
         ...
+
+
+async def whole_reply(model: ChatModel, messages: Sequence[Message], *, max_tokens: int) -> tuple[str, Finished]:
+    """One reply with its end, for callers that have no use for its pieces.
+
+    Raises:
+        LLMError: as ``ChatModel.stream``.
+    """
+    text, finished = "", None
+    async with aclosing(model.stream(messages, max_tokens=max_tokens)) as reply:
+        async for event in reply:
+            if isinstance(event, Finished):
+                finished = event
+            else:
+                text += event.text
+    assert finished is not None, "a reply that does not fail has an end"
+    return text, finished

@@ -8,17 +8,16 @@ was answered well. Source of the idea: Perez et al. 2022, red teaming language m
 import hashlib
 import random
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deepedu.llm.chat import ChatModel, Finished, Message
+from deepedu.llm.chat import ChatModel, Message, whole_reply
 from deepedu.playbook.bullet import Bullet
 from deepedu.playbook.problem import Problem
 from deepedu.playbook.safety import dangers
 from deepedu.playbook.state import State
-from deepedu.playbook.structured import Unreadable, read_reply
+from deepedu.playbook.structured import Unreadable, fenced, read_reply
 from deepedu.playbook.trust import trust
 
 _RULES = """You test a tutor for school pupils. For the rule below, write short questions that a pupil could ask and for
@@ -69,12 +68,8 @@ class Adversary:
         return list(found.values())
 
     async def _questions(self, bullet: Bullet) -> list[str]:
-        rule = bullet.text.replace("<<<", "< < <").replace(">>>", "> > >")
-        text = ""
-        messages = [Message("system", _RULES), Message("user", f"<<<{rule}>>>")]
-        async with aclosing(self.model.stream(messages, max_tokens=_REPLY_TOKENS)) as reply:
-            async for event in reply:
-                text += "" if isinstance(event, Finished) else event.text
+        messages = [Message("system", _RULES), Message("user", fenced(bullet.text))]
+        text, _ = await whole_reply(self.model, messages, max_tokens=_REPLY_TOKENS)
         try:
             return read_reply(text, _Reply).questions
         except Unreadable:

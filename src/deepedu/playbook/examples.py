@@ -6,21 +6,21 @@ What a model of a fixed size lacks most often is not a rule but a pattern. Sourc
 
 from datetime import UTC, datetime
 
-from deepedu.base.vietnamese import estimate_tokens
-from deepedu.playbook.bullet import BULLET_TOKENS, Author, Bullet, InteractionEvidence
+from pydantic import ValidationError
+
+from deepedu.playbook.bullet import Author, Bullet, InteractionEvidence
 from deepedu.playbook.delta import Add
 from deepedu.playbook.problem import Problem
-from deepedu.playbook.state import State
 
 ARROW = "→"
 
 
-def trial(example: Add, state: State) -> Bullet:
+def trial(example: Add) -> Bullet:
     """An example as the verified bullet that it may become, to see where it would be shown."""
     at = datetime.now(UTC)
     return Bullet(
         id="trial",
-        order=state.last_order + 1,
+        order=0,
         section="",
         text=example.text,
         kind=example.kind,
@@ -34,7 +34,7 @@ def trial(example: Add, state: State) -> Bullet:
 
 
 def worked_example(problem: Problem, solution: str, evidence: InteractionEvidence) -> Add | None:
-    """The bullet, or None where it would be longer than a bullet may be: half an example is none.
+    """The bullet, or None where no bullet may hold it, being too long: half an example is none.
 
     A fact is its own example: what the book says, without the question.
     """
@@ -43,8 +43,8 @@ def worked_example(problem: Problem, solution: str, evidence: InteractionEvidenc
         if problem.example_kind == "fact"
         else f"{' '.join(problem.topic.split())}\n{ARROW} {' '.join(solution.split())}"
     )
-    if estimate_tokens(text) > BULLET_TOKENS:
+    kind, language, scope = problem.example_kind, problem.language, problem.scope
+    try:
+        return Add(text=text, kind=kind, language=language, scope=scope, evidence=(evidence,))
+    except ValidationError:
         return None
-    return Add(
-        text=text, kind=problem.example_kind, language=problem.language, scope=problem.scope, evidence=(evidence,)
-    )

@@ -1,12 +1,11 @@
 """A stronger model's second opinion on whether quotes bear a text. It can only refuse: code lets in."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
 
 from pydantic import BaseModel, ConfigDict
 
-from deepedu.llm.chat import ChatModel, Finished, Message
-from deepedu.playbook.structured import Unreadable, read_reply
+from deepedu.llm.chat import ChatModel, Message, whole_reply
+from deepedu.playbook.structured import Unreadable, fenced, read_reply
 
 _RULES = """You check a statement against quotes from a textbook. Is every part of the statement said by the quotes?
 Reply with one JSON object and nothing else: {"borne": true} or {"borne": false}.
@@ -32,17 +31,10 @@ class ChatJudge:
         Raises:
             LLMError: the model did not answer at all.
         """
-        said = "\n".join(f"<<<{_plain(quote)}>>>" for quote in quotes)
-        messages = [Message("system", _RULES), Message("user", f"Quotes:\n{said}\n\nStatement:\n<<<{_plain(text)}>>>")]
-        reply = ""
-        async with aclosing(self._model.stream(messages, max_tokens=_REPLY_TOKENS)) as events:
-            async for event in events:
-                reply += "" if isinstance(event, Finished) else event.text
+        said = "\n".join(fenced(quote) for quote in quotes)
+        messages = [Message("system", _RULES), Message("user", f"Quotes:\n{said}\n\nStatement:\n{fenced(text)}")]
+        reply, _ = await whole_reply(self._model, messages, max_tokens=_REPLY_TOKENS)
         try:
             return read_reply(reply, _Opinion).borne
         except Unreadable:
             return None
-
-
-def _plain(text: str) -> str:
-    return text.replace("<<<", "< < <").replace(">>>", "> > >")

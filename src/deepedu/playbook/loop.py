@@ -23,7 +23,7 @@ from deepedu.playbook.reflector import Reflection, Reflector
 from deepedu.playbook.replay import Case
 from deepedu.playbook.select import BulletIndex
 from deepedu.playbook.state import State
-from deepedu.playbook.verifier import Ruling, Verifier, operations
+from deepedu.playbook.verifier import Ruling, Verifier, beside, operations
 
 # Questions like a failed one that are looked at: for an example, and for neighbours that a bullet would be shown with.
 _LIKE = 5
@@ -181,13 +181,13 @@ class Learner:
         for solved in self._solved.near(problem.topic, _LIKE, without=problem.id):
             example = worked_example(solved.problem, solved.attempt.solution, evidence)
             # One that is in the book was shown, or was refused.
-            if example is not None and example.text not in known and self._would_show(example, problem, state):
+            if example is not None and example.text not in known and self._would_show(example, problem):
                 return example
         worked_out = await self.solver.work_out(problem) if problem.expected else None
         return worked_example(problem, worked_out, evidence) if worked_out else None
 
-    def _would_show(self, example: Add, problem: Problem, state: State) -> bool:
-        made = trial(example, state)
+    def _would_show(self, example: Add, problem: Problem) -> bool:
+        made = trial(example)
         return made in self.chooser(State({made.id: made}))(problem)
 
     async def _reflection(self, interaction: Interaction, case: Case, state: State) -> Reflection | None:
@@ -219,7 +219,7 @@ class Learner:
         live = dict(state.bullets)
         for bullet_id, ruling in rulings.items():
             # Two of one wave may contradict each other: the first one stays.
-            bullet, ruling = live[bullet_id], self.verifier.beside(live[bullet_id], ruling, live.values())
+            bullet, ruling = live[bullet_id], beside(live[bullet_id], ruling, live.values())
             judged += operations(bullet, ruling)
             live[bullet_id] = bullet.model_copy(update={"status": ruling.status})
         # One change for the wave: a run that is killed has judged all of it or nothing.

@@ -11,12 +11,16 @@ from pydantic import Field
 from deepedu.playbook.bullet import Bullet, BulletId, BulletScope, Kind, Language, PassageEvidence, Value
 from deepedu.playbook.interaction import Interaction, Signal
 
+# Stands between several right answers.
+OR = "|"
+
 
 class Problem(Value):
     """A question that can be asked again.
 
+    ``expected`` is the right answer where it is known, or several with ``OR`` between them.
     ``about`` is what bullets are looked up by and neighbours are found by, where that is not the whole question.
-    ``expected`` is the right answer where it is known. ``solution`` is a worked one, known from the start.
+    ``solution`` is a worked one, known from the start.
     ``choices`` are the options of a multiple-choice question, with their labels if it has some. ``example_kind`` is the
     kind of bullet that a solution of it makes. ``signals`` are what people said of its answer before.
     """
@@ -31,6 +35,11 @@ class Problem(Value):
     example_kind: Kind = "method"
     language: Language = "vi"
     scope: BulletScope = BulletScope()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The accepted answers."""
+        return tuple(answer for answer in (self.expected or "").split(OR) if answer)
 
     @property
     def topic(self) -> str:

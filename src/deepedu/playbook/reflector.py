@@ -5,16 +5,15 @@ Differs: a reply that is no value of the schema is asked for once more with what
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deepedu.llm.chat import ChatModel, Finished, Message
+from deepedu.llm.chat import ChatModel, Message, whole_reply
 from deepedu.playbook.bullet import Bullet, BulletId, Kind, Text
 from deepedu.playbook.interaction import Interaction
-from deepedu.playbook.structured import Unreadable, read_reply
+from deepedu.playbook.structured import Unreadable, fenced, read_reply
 
 # How often a model is asked for one reflection.
 ROUNDS = 2
@@ -113,14 +112,9 @@ class Reflector:
 
     async def _ask(self, messages: Sequence[Message]) -> str:
         self.spent.asked += 1
-        text = ""
-        async with aclosing(self.model.stream(messages, max_tokens=REPLY_TOKENS)) as reply:
-            async for event in reply:
-                if isinstance(event, Finished):
-                    self.spent.prompt_tokens += event.prompt_tokens or 0
-                    self.spent.completion_tokens += event.completion_tokens or 0
-                else:
-                    text += event.text
+        text, finished = await whole_reply(self.model, messages, max_tokens=REPLY_TOKENS)
+        self.spent.prompt_tokens += finished.prompt_tokens or 0
+        self.spent.completion_tokens += finished.completion_tokens or 0
         return text
 
 
@@ -145,6 +139,6 @@ def _material(interaction: Interaction, similar: Sequence[Interaction], bullets:
 
 
 def _quoted(text: str) -> str:
-    text = text.replace("<<<", "< < <").replace(">>>", "> > >").strip()
+    text = text.strip()
     # What was cut is marked, so that nobody takes a half for a whole.
-    return f"<<<{text if len(text) <= _QUOTED else f'{text[:_QUOTED]} [cut]'}>>>"
+    return fenced(text if len(text) <= _QUOTED else f"{text[:_QUOTED]} [cut]")

@@ -1,4 +1,4 @@
-"""Reading a structured reply of a model that was asked for JSON: found among other words, mended, checked."""
+"""Asking a model for JSON: material that is no instruction, and a reply found among other words, mended, checked."""
 
 import json
 import re
@@ -76,3 +76,8 @@ def _closed(text: str) -> str:
         text = text[:-1]
     ended = f'{text}"' if in_string else text.rstrip(", \n\t")
     return ended + "".join(reversed(open_brackets))
+
+
+def fenced(text: str) -> str:
+    """Material for a model between the signs that its rules name: nothing in it can end the fence."""
+    return f"<<<{text.replace('<<<', '< < <').replace('>>>', '> > >').strip()}>>>"

@@ -32,11 +32,8 @@ class Ruling:
 
 @dataclass
 class Checked:
-    """What checking gave and cost, summed up."""
+    """What asking again cost, summed up."""
 
-    verified: int = 0
-    waiting: int = 0
-    quarantined: int = 0
     asked: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -77,26 +74,6 @@ class Verifier:
         Raises:
             LLMError: the model that answers did not.
         """
-        ruling = await self._rule(bullet, state, failed, neighbours)
-        match ruling.status:
-            case "verified":
-                self.spent.verified += 1
-            case "quarantined":
-                self.spent.quarantined += 1
-            case _:
-                self.spent.waiting += 1
-        return ruling
-
-    def beside(self, bullet: Bullet, ruling: Ruling, bullets: Iterable[Bullet]) -> Ruling:
-        """The ruling once more, now that other bullets may have gone live."""
-        against = _conflicts(bullet, bullets) if ruling.status == "verified" else []
-        if not against:
-            return ruling
-        self.spent.verified -= 1
-        self.spent.quarantined += 1
-        return Ruling("quarantined", tuple(against), ruling.evidence)
-
-    async def _rule(self, bullet: Bullet, state: State, failed: Case | None, neighbours: Sequence[Case]) -> Ruling:
         against = [danger.reason for danger in dangers(bullet.text, self.pupils)]
         against += _conflicts(bullet, state.bullets.values())
         if against:
@@ -134,6 +111,12 @@ class Verifier:
         if bullet.kind not in self.live_kinds:
             waits.append(WAITS)
         return Ruling("proposed", tuple(waits), evidence) if waits else Ruling("verified", (), evidence)
+
+
+def beside(bullet: Bullet, ruling: Ruling, bullets: Iterable[Bullet]) -> Ruling:
+    """The ruling once more, now that other bullets may have gone live."""
+    against = _conflicts(bullet, bullets) if ruling.status == "verified" else []
+    return Ruling("quarantined", tuple(against), ruling.evidence) if against else ruling
 
 
 def _conflicts(bullet: Bullet, bullets: Iterable[Bullet]) -> list[str]:

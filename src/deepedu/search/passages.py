@@ -1,5 +1,6 @@
 """Passages of the library with their place in the book, singly or a whole lesson at a time."""
 
+import re
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -7,6 +8,9 @@ from sqlalchemy.orm import Session
 
 from deepedu.search.evidence import Evidence
 from deepedu.store.tables import Book, Page, Passage, Section
+
+# What two readings of one sentence may differ in: white space and marks without width.
+_GAPS = re.compile(r"[\s\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 
 
 def load_passages(session: Session, passage_ids: Sequence[int]) -> dict[int, Evidence]:
@@ -19,11 +23,24 @@ def load_section(session: Session, section_id: int) -> tuple[Evidence, ...]:
     return tuple(_load(session, Passage.section_id == section_id))
 
 
-def load_quoted(session: Session, sha256: str, page: int, quote: str) -> Evidence | None:
-    """The passage of a ready book, by its document's SHA-256, that holds a quote which begins on a page."""
-    wanted = "".join(quote.split())
-    found = _load(session, sa.and_(Book.sha256 == sha256, Passage.first_page <= page, Passage.last_page >= page))
-    return next((item for item in found if wanted in "".join(item.text.split())), None)
+def load_quoted(session: Session, sha256: str, page: int, quote: str) -> tuple[Evidence, int, int] | None:
+    """The passage of a ready book that holds a quote, with the quote's beginning and end in its text.
+
+    White space and marks without width may differ. A short quote may stand in several places: the one on its page
+    counts first.
+
+    Args:
+        sha256: of the book's document.
+        page: where the quote begins.
+    """
+    wanted = _GAPS.sub("", quote)
+    is_on_page = sa.and_(Passage.first_page <= page, Passage.last_page >= page)
+    for condition in (is_on_page, ~is_on_page):
+        for item in _load(session, sa.and_(Book.sha256 == sha256, condition)):
+            if wanted and (at := _GAPS.sub("", item.text).find(wanted)) >= 0:
+                places = [place for place, character in enumerate(item.text) if not _GAPS.match(character)]
+                return item, places[at], places[at + len(wanted) - 1] + 1
+    return None
 
 
 def sections_with_text(session: Session, book_id: int) -> list[int]:

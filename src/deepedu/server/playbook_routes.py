@@ -20,7 +20,6 @@ Other evidence is as it is kept: ``type`` (``"interaction"``), ``reference``, ``
 
 import hashlib
 import hmac
-import re
 import unicodedata
 import uuid
 from collections import Counter
@@ -36,17 +35,16 @@ from deepedu.playbook.book import Change, Playbook
 from deepedu.playbook.bullet import Author, Bullet, BulletScope, Kind, PassageEvidence, Section, Status, Text
 from deepedu.playbook.delta import Delta, Judge, Merge, Operation, Update
 from deepedu.playbook.state import State
+from deepedu.search.evidence import Evidence
+from deepedu.search.passages import load_quoted
 from deepedu.server.tutor_routes import Services
 from deepedu.store import Database
-from deepedu.store.tables import Book, Passage, now
+from deepedu.store.tables import Book, now
 
 KEY_VARIABLE = "DEEPEDU_SERVER_TEACHER_KEY"
 KEY_LENGTH = 16
 # A change of the whole book touches thousands of bullets: that many are named in its entry of the history.
 NAMED_IDS = 20
-
-# What two readings of one sentence may differ in: white space and marks without width.
-_GAPS = re.compile(r"[\s\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 
 
 def key_from(environment: Mapping[str, str]) -> str | None:
@@ -202,13 +200,11 @@ def _concerns(operation: Operation, touched: str, bullet_id: str) -> bool:
 
 
 class _Desk:
-    """What one request works with: the book, and the library as far as its quotes need it, each document read once."""
+    """What one request works with: the book, and the library for its quotes."""
 
     def __init__(self, services: Services) -> None:
         self.book: Playbook = services.playbook
         self._database: Database = services.database
-        # By SHA-256: the book, and of its passages in order ``(row, text without gaps)``.
-        self._library: dict[str, tuple[Book, list[tuple[Any, str]]] | None] = {}
 
     def decide(
         self, bullet_id: str, asked: Decision, reason: str, operations: Callable[[Bullet], Sequence[Operation]]
@@ -245,32 +241,25 @@ class _Desk:
         return {**_plain(bullet), "evidence": evidence}
 
     def _place(self, evidence: PassageEvidence) -> dict[str, Any]:
-        if evidence.book not in self._library:
-            self._library[evidence.book] = self._read(evidence.book)
-        if (found := self._library[evidence.book]) is None:
-            return {"book_is_here": False, "book_id": None, "title": None, "has_pages": None, "passage": None}
-        book, passages = found
-        told = {"book_is_here": True, "book_id": book.id, "title": book.title, "has_pages": book.has_pages}
-        return {**told, "passage": _passage_of(evidence, passages)}
-
-    def _read(self, sha256: str) -> tuple[Book, list[tuple[Any, str]]] | None:
-        columns = (Passage.id, Passage.heading, Passage.first_page, Passage.last_page, Passage.text)
         with self._database.read() as session:
-            book = session.scalar(sa.select(Book).where(Book.sha256 == sha256))
+            book = session.scalar(sa.select(Book).where(Book.sha256 == evidence.book))
             if book is None:
-                return None
-            rows = session.execute(sa.select(*columns).where(Passage.book_id == book.id).order_by(Passage.ordinal))
-            return book, [(row, _GAPS.sub("", row.text)) for row in rows]
+                return {"book_is_here": False, "book_id": None, "title": None, "has_pages": None, "passage": None}
+            told = {"book_is_here": True, "book_id": book.id, "title": book.title, "has_pages": book.has_pages}
+            found = load_quoted(session, evidence.book, evidence.page, evidence.quote)
+        return {**told, "passage": None if found is None else _passage(*found)}
 
 
-def _passage_of(evidence: PassageEvidence, passages: list[tuple[Any, str]]) -> dict[str, Any] | None:
-    quote = _GAPS.sub("", evidence.quote)
-    # A short quote may stand in several places: the one on its page first.
-    for row, text in sorted(passages, key=lambda each: not each[0].first_page <= evidence.page <= each[0].last_page):
-        if (at := text.find(quote)) >= 0:
-            places = [place for place, character in enumerate(row.text) if not _GAPS.match(character)]
-            return {**row._mapping, "start": places[at], "end": places[at + len(quote) - 1] + 1}
-    return None
+def _passage(passage: Evidence, start: int, end: int) -> dict[str, Any]:
+    return {
+        "id": passage.passage_id,
+        "heading": passage.heading,
+        "first_page": passage.first_page,
+        "last_page": passage.last_page,
+        "text": passage.text,
+        "start": start,
+        "end": end,
+    }
 
 
 router = APIRouter(prefix="/api/playbook", dependencies=[Depends(check_key)])

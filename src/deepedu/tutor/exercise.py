@@ -6,18 +6,17 @@ and then calculate wrongly, so that a reply ends with an expression, never with 
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from fractions import Fraction
 
 from deepedu.base.vietnamese import words
-from deepedu.llm.chat import ChatModel, Finished, Message, TextPart
+from deepedu.llm.chat import ChatModel, Finished, Message, TextPart, whole_reply
 from deepedu.playbook.bullet import Bullet
 from deepedu.playbook.examples import ARROW
 from deepedu.playbook.interaction import Signal
 from deepedu.playbook.problem import Attempt, Problem
 from deepedu.tutor.calculator import calculations
-from deepedu.tutor.expression import Decimal, NotArithmetic, evaluate
+from deepedu.tutor.expression import NotArithmetic, evaluate
 from deepedu.tutor.marking import mark_choice, mark_number, mark_text
 
 _ID = re.compile(r"\bb-\d+\b")
@@ -37,6 +36,9 @@ class Form:
         tokens: longest reply.
         offers: what stands over the bullets.
         asks: the words around a question.
+        asks_knowing: how a solution is asked for whose result is known; empty: it is not.
+        demonstrates: how an example's solution is replied, in this form.
+        shows: what of a right reply can be shown as an example; empty: nothing.
     """
 
     rules: str
@@ -45,11 +47,8 @@ class Form:
     tokens: int
     offers: str = "Điều đã học được từ các câu trước:"
     asks: str = "Câu hỏi: {question}"
-    # How a solution is asked for whose result is known; empty: it is not.
     asks_knowing: str = ""
-    # How an example's solution is replied, in this form.
     demonstrates: Callable[[str], str] = str
-    # What of a right reply can be shown as an example.
     shows: Callable[[str, str], str] = lambda text, answer: ""  # noqa: ARG005
 
 
@@ -106,18 +105,10 @@ class ExerciseSolver:
                 rules.append(f"- [{bullet.id}] {' '.join(bullet.text.split())}")
         learnt = "\n".join(rules)
         messages.append(Message("user", f"{self.form.offers}\n{learnt}\n\n{asked}" if rules else asked))
-        text, finished = "", None
-        async with aclosing(self.model.stream(messages, max_tokens=self.form.tokens)) as reply:
-            async for event in reply:
-                if isinstance(event, Finished):
-                    finished = event
-                else:
-                    text += event.text
-        assert finished is not None, "a reply that does not fail has an end"
-        return text, finished
+        return await whole_reply(self.model, messages, max_tokens=self.form.tokens)
 
 
-def last_expression(text: str, decimal: Decimal = "point") -> str | None:
+def last_expression(text: str) -> str | None:
     """The last line of a reply that is an expression, else the last calculation in it; None without any."""
     for line in reversed(text.strip().splitlines()):
         for piece in reversed(re.split(r"(?<![<>=!])=(?!=)|:\s", line.strip("`$ .*"))):
@@ -125,7 +116,7 @@ def last_expression(text: str, decimal: Decimal = "point") -> str | None:
             if not re.search(r"\d", piece) or not _OPERATION.search(piece):
                 continue
             try:
-                evaluate(piece, decimal=decimal)
+                evaluate(piece)
             except NotArithmetic:
                 continue
             return piece
@@ -171,7 +162,7 @@ CHOICE = Form(
 TEXT = Form(
     rules="Trả lời thật ngắn gọn, chỉ viết câu trả lời.",
     read=lambda reply, _: reply.strip() or None,
-    is_right=lambda answer, problem: mark_text(answer, (problem.expected or "").split("|")),
+    is_right=lambda answer, problem: mark_text(answer, problem.answers),
     tokens=64,
 )
 

@@ -115,9 +115,9 @@ def _evidence(database: Database, chosen: Sequence[Chosen], found: Sequence[Evid
     evidence: dict[int, Evidence] = {}
     with database.read() as session:
         for quote in (each for one in chosen for each in one.bullet.evidence if each.type == "passage"):
-            passage = load_quoted(session, quote.book, quote.page, quote.quote)
-            if passage is not None and passage.passage_id not in inside:
-                evidence[passage.passage_id] = passage
+            place = load_quoted(session, quote.book, quote.page, quote.quote)
+            if place is not None and place[0].passage_id not in inside:
+                evidence[place[0].passage_id] = place[0]
     return tuple(evidence.values())
 
 

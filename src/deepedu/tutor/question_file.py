@@ -10,11 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from deepedu.base.errors import BadRequest
 from deepedu.playbook.bullet import BulletScope, Language
 from deepedu.playbook.interaction import Signal
-from deepedu.playbook.problem import Problem
+from deepedu.playbook.problem import OR, Problem
 from deepedu.store import Database
 from deepedu.store.signals import failed_turns
 from deepedu.tutor.marking import mark_choice
-from deepedu.tutor.solver import OR
 
 
 class _Line(BaseModel):

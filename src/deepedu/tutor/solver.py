@@ -8,19 +8,17 @@ from deepedu.base.vietnamese import sentence_spans, words
 from deepedu.llm.chat import ChatModel
 from deepedu.llm.prefix_cache import PrefixCache
 from deepedu.playbook.bullet import Bullet
+from deepedu.playbook.duplicates import shingles
 from deepedu.playbook.interaction import Signal
 from deepedu.playbook.problem import Attempt, Problem, Solver
 from deepedu.search.evidence import Scope
 from deepedu.search.search import Search
 from deepedu.store import Database
-from deepedu.store.terms import pairs, terms
 from deepedu.tutor.answer import Answer, Status
 from deepedu.tutor.learnt import GivenBullets
 from deepedu.tutor.marking import mark_text
 from deepedu.tutor.turn import Completed, Draft, Tutor
 
-# Several answers may be right; the file of questions gives them with this between them.
-OR = "|"
 # Passages in which the sentence is looked for that tells a known answer.
 _LOOKED_THROUGH = 8
 
@@ -65,15 +63,14 @@ class TutorSolver:
 
     async def work_out(self, problem: Problem) -> str | None:
         """See ``Solver``: the sentence of the book that tells the known answer to what was asked."""
-        accepted = [answer for answer in (problem.expected or "").split(OR) if answer]
-        asked = set(_shingles(problem.question))
+        asked = shingles(problem.question)
         best: tuple[float, str] | None = None
         for item in self._search.search(problem.question, limit=_LOOKED_THROUGH):
             for start, end in sentence_spans(item.text):
                 said = item.text[start:end]
-                if item.is_exercise or not any(holds(said, answer) for answer in accepted):
+                if item.is_exercise or not any(holds(said, answer) for answer in problem.answers):
                     continue
-                alike = len(asked & set(_shingles(said))) / max(1, len(asked))
+                alike = len(asked & shingles(said)) / max(1, len(asked))
                 if best is None or alike > best[0]:
                     best = alike, said
         return best[1] if best else None
@@ -104,7 +101,7 @@ def holds(text: str, answer: str) -> bool:
 
 def _signals(answer: Answer, problem: Problem) -> tuple[Signal, ...]:
     if problem.expected is not None:
-        right = answer.found and any(holds(answer.text, each) for each in problem.expected.split(OR) if each)
+        right = answer.found and any(holds(answer.text, each) for each in problem.answers)
         return (Signal(kind="quiz", good=right),)
     if not answer.found:
         return ()
@@ -112,8 +109,3 @@ def _signals(answer: Answer, problem: Problem) -> tuple[Signal, ...]:
     if failed:
         return tuple(Signal(kind="grounding", good=False, detail=s.reason or s.text) for s in failed)
     return (Signal(kind="grounding", good=True),)
-
-
-def _shingles(text: str) -> list[str]:
-    found = terms(text)
-    return [*found, *pairs(found)]

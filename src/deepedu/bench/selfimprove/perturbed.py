@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from deepedu.base.config import StoreSettings
@@ -86,8 +87,7 @@ async def perturbed_figures(context: BenchContext, each: int) -> tuple[dict[str,
     for name, change in CHANGES.items():
         changed = (change(one, draw) for one in sentences)
         asked += [(name, one) for one in [one for one in changed if one is not None][:each]]
-    database = Database(StoreSettings(data_dir=context.tmp_dir / "perturbed"))
-    try:
+    with closing(Database(StoreSettings(data_dir=context.tmp_dir / "perturbed"))) as database:
         add_book(database, "", contexts)
         facts = BookFactCheck(database, Search(database, context.settings.search.model_copy(update={"dense": "off"})))
         live: list[tuple[str, str]] = []
@@ -97,8 +97,6 @@ async def perturbed_figures(context: BenchContext, each: int) -> tuple[dict[str,
                 if not verdict.reasons and not verdict.doubts:
                     live.append((name, text))
                 advance(1)
-    finally:
-        database.close()
     counts, passed = Counter(name for name, _ in asked), Counter(name for name, _ in live)
     figures = {
         "perturbed": len(asked) - counts["unchanged"],

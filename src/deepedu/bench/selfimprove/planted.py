@@ -7,6 +7,7 @@ wrong with it. Every one goes through the gate as if asking again had gone well:
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from importlib import resources
 from typing import Any
 
@@ -44,12 +45,9 @@ def load_planted() -> list[dict[str, Any]]:
 
 async def planted_figures(context: BenchContext) -> tuple[dict[str, float], dict[str, Any]]:
     """``planted_live``, how many false lessons went live, and ``controls_live_share``, the share of true ones."""
-    database = Database(StoreSettings(data_dir=context.tmp_dir / "planted"))
-    try:
+    with closing(Database(StoreSettings(data_dir=context.tmp_dir / "planted"))) as database:
         ingest(database, [SAMPLE_PDF], context.settings.ingest)
         found = await judged(database, Search(database, context.settings.search), load_planted())
-    finally:
-        database.close()
     live = [lesson for lesson in found if lesson["status"] == "verified"]
     false = sum(not lesson["live"] for lesson in found)
     figures = {

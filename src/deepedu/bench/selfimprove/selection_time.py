@@ -1,5 +1,6 @@
 """How long choosing bullets takes in a large book."""
 
+import json
 import random
 import statistics
 import time
@@ -20,7 +21,8 @@ def select_ms(seed: int, bullets: int) -> tuple[float, dict[str, float]]:
     in a great many of them, which is the worst a school's book can do.
     """
     draw = random.Random(seed)
-    questions = [line.split('"question": "', 1)[1].split('"', 1)[0] for line in _lines()]
+    lines = SAMPLE_QUESTIONS.read_text(encoding="utf-8").splitlines()
+    questions = [str(json.loads(line)["question"]) for line in lines]
     words = sorted({word for question in questions for word in question.split()})
     author = Author(role="model")
     made = [
@@ -48,7 +50,3 @@ def select_ms(seed: int, bullets: int) -> tuple[float, dict[str, float]]:
     times.sort()
     more = {"bullets": bullets, "p95": times[int(0.95 * len(times))], "most": times[-1], "index_s": building}
     return statistics.median(times), more
-
-
-def _lines() -> list[str]:
-    return SAMPLE_QUESTIONS.read_text(encoding="utf-8").splitlines()

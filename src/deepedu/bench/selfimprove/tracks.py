@@ -10,11 +10,10 @@ from typing import Any
 
 from deepedu.base.errors import ConfigError
 from deepedu.bench.viquad import load_viquad
-from deepedu.playbook.problem import Problem
+from deepedu.playbook.problem import OR, Problem
 from deepedu.tutor.exercise import CHOICE, NUMBER, TEXT, Form
 from deepedu.tutor.marking import mark_choice
 from deepedu.tutor.question_file import read_questions
-from deepedu.tutor.solver import OR
 
 _FORMULA = re.compile(
     r"Use formula (?P<name>.*?) to answer the question\..*?Formula: (?P<formula>.*?), Explanation: (?P<meaning>.*?)\.?"

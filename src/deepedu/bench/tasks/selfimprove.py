@@ -18,7 +18,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from typing import Any
 
 from deepedu.base.config import StoreSettings
@@ -124,24 +124,21 @@ class _Track:
         self._is_online = options.get("mode", "offline") == "online"
 
     async def run(self, variants: Sequence[str]) -> tuple[dict[str, float], dict[str, Any]]:
-        name, figures, details = self._track.name, dict[str, float](), dict[str, Any]()
-        library = Database(StoreSettings(data_dir=self._context.tmp_dir / f"{name}-library"))
-        try:
+        library = Database(StoreSettings(data_dir=self._context.tmp_dir / f"{self._track.name}-library"))
+        with closing(library):
             if self._track.contexts:
                 add_book(library, "", self._track.contexts)
-            return await self._run(variants, library, figures, details)
-        finally:
-            library.close()
+            return await self._run(variants, library)
 
-    async def _run(
-        self, variants: Sequence[str], library: Database, figures: dict[str, float], details: dict[str, Any]
-    ) -> tuple[dict[str, float], dict[str, Any]]:
+    async def _run(self, variants: Sequence[str], library: Database) -> tuple[dict[str, float], dict[str, Any]]:
+        figures: dict[str, float] = {}
+        details: dict[str, Any] = {}
         name = self._track.name
         right: dict[str, list[bool]] = {}
         for variant in variants:
             begin = time.perf_counter()
             database = Database(StoreSettings(data_dir=self._context.tmp_dir / f"{name}-{variant}"))
-            try:
+            with closing(database):
                 book = Playbook(database)
                 learner = self._learner(variant, book, library)
                 learnt, asked = await self._steps(variant, learner)
@@ -157,8 +154,6 @@ class _Track:
                     figures[f"live_{name}"] = sum(bullet.status == "verified" for bullet in bullets)
                     figures[f"quarantined_{name}"] = sum(bullet.status == "quarantined" for bullet in bullets)
                     figures[f"wrong_facts_live_{name}"] = wrong_live(bullets, self._learnt_from())
-            finally:
-                database.close()
         for other in ("none", "ace"):
             if "ours" in right and other in right:
                 label = f"gain_points_{name}" + ("" if other == "none" else "_over_ace")
