@@ -3,12 +3,12 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deepedu.base.errors import BadRequest
 from deepedu.playbook.bullet import BulletScope, Language
+from deepedu.playbook.delta import told
 from deepedu.playbook.interaction import Signal
 from deepedu.playbook.problem import OR, Problem
 from deepedu.store import Database
@@ -49,8 +49,8 @@ def read_questions(path: Path) -> list[Problem]:
         try:
             problem = _problem(_Line.model_validate(json.loads(line)))
         except (ValueError, ValidationError) as error:
-            told = _told(error)
-            raise BadRequest(f"{path}, line {number}: expected a question as a JSON object; {told}") from error
+            why = told(error) if isinstance(error, ValidationError) else str(error)
+            raise BadRequest(f"{path}, line {number}: expected a question as a JSON object; {why}") from error
         problems.setdefault(problem.id, problem)
     if not problems:
         raise BadRequest(f"{path} holds no question")
@@ -104,10 +104,3 @@ def _problem(line: _Line) -> Problem:
         language=line.language,
         scope=BulletScope(grade=line.grade, subject=line.subject),
     )
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first: Any = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(error)
