@@ -8,6 +8,10 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from schoolroom import School, furnish
+
+from deepedu.store import Database
 
 
 @contextmanager
@@ -25,6 +29,18 @@ def _running(app: FastAPI) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(timeout=30)
+
+
+@pytest.fixture
+def school(sample_library: Database) -> School:
+    return furnish(sample_library)
+
+
+@pytest.fixture
+def client(school: School) -> Iterator[TestClient]:
+    """A browser of nobody yet, on the school's application: ``school.sign_in(client, "an")`` makes it An's."""
+    with TestClient(school.app(), follow_redirects=False) as client:
+        yield school.sign_in(client, None)
 
 
 @pytest.fixture

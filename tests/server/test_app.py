@@ -26,7 +26,9 @@ QUESTION = "Anders Celsius đề xuất thang nhiệt độ của mình vào nă
 
 
 def settings(data_dir: Path) -> Settings:
-    return Settings.model_validate({"store": {"data_dir": data_dir}, "search": {"dense": "off"}})
+    return Settings.model_validate(
+        {"store": {"data_dir": data_dir}, "search": {"dense": "off"}, "server": {"access": "open"}}
+    )
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ def settings(data_dir: Path, url: str, wish: str) -> Settings:
         {
             "store": {"data_dir": data_dir},
             "search": {"dense": "off"},
+            "server": {"access": "open"},
             "llm": {"url": url},
             "tutor": {"warm_after_ingest": wish},
         }

@@ -25,7 +25,9 @@ KEY = "khoa-bi-mat-cua-truong-0123"
 
 
 def app_of(data_dir: Path) -> FastAPI:
-    settings = Settings.model_validate({"store": {"data_dir": data_dir}, "search": {"dense": "off"}})
+    settings = Settings.model_validate(
+        {"store": {"data_dir": data_dir}, "search": {"dense": "off"}, "server": {"access": "open"}}
+    )
     model = ScriptedModel(answer=lambda _: "Anders Celsius đề xuất thang nhiệt độ vào năm 1742 [1].")
     return create_app(settings, model=model)
 
@@ -61,7 +63,7 @@ def test_who_asked_may_speak_and_the_newest_word_counts(url: str, sample_library
     [
         ({"kind": "wrong", "key": "x"}, 401),
         ({"kind": "wrong", "key": "é"}, 401),
-        ({"kind": "wrong"}, 400),
+        ({"kind": "wrong"}, 401),
         ({"kind": "correction", "key": "x"}, 400),
         ({"kind": "wrong", "key": "x", "detail": "a" * 2000}, 400),
     ],

@@ -48,7 +48,9 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
 
 
 def page(browser: webdriver.Chrome, data_dir: Path, start: Callable[[FastAPI], str], reply: str) -> None:
-    settings = Settings.model_validate({"store": {"data_dir": data_dir}, "search": {"dense": "off"}})
+    settings = Settings.model_validate(
+        {"store": {"data_dir": data_dir}, "search": {"dense": "off"}, "server": {"access": "open"}}
+    )
     browser.get(start(create_app(settings, model=ScriptedModel(answer=lambda _: reply))))
 
 

@@ -37,7 +37,7 @@ FIRST, SECOND, THIRD = "b-00001", "b-00002", "b-00003"
 
 
 def app_of(database: Database) -> FastAPI:
-    settings = {"store": {"data_dir": database.data_dir}, "search": {"dense": "off"}}
+    settings = {"store": {"data_dir": database.data_dir}, "search": {"dense": "off"}, "server": {"access": "open"}}
     return create_app(Settings.model_validate(settings), model=ScriptedModel(answer=lambda _: "Vâng."))
 
 

@@ -18,7 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from deepedu.base.errors import ConfigError
 
 ENV_PREFIX = "DEEPEDU_"
-SECRET_VARIABLES = ("DEEPEDU_LLM_API_KEY", "DEEPEDU_SEARCH_EMBEDDINGS_API_KEY", "DEEPEDU_SERVER_TEACHER_KEY")
+SECRET_VARIABLES = (
+    "DEEPEDU_LLM_API_KEY",
+    "DEEPEDU_SEARCH_EMBEDDINGS_API_KEY",
+    "DEEPEDU_SERVER_TEACHER_KEY",
+    "DEEPEDU_SERVER_OIDC_CLIENT_SECRET",
+)
 # Read elsewhere, so not settings: the file to read, the folder of test data, and the Pythons that have a bench's peers.
 OTHER_VARIABLES = ("DEEPEDU_CONFIG", "DEEPEDU_DATA", "DEEPEDU_BENCH_LLAMACPP_PYTHON", "DEEPEDU_BENCH_VLLM_PYTHON")
 
@@ -35,6 +40,9 @@ class StoreSettings(_Layer):
         description="the data folder: database, stored documents, running-engine note; created with mode 0700",
     )
     url: str | None = Field(default=None, description="SQLAlchemy URL; unset: SQLite in the data folder")
+    key_file: Path | None = Field(
+        default=None, description="the school's key, 64 hex digits, made at the first start; unset: in the data folder"
+    )
 
 
 class IngestSettings(_Layer):
@@ -157,6 +165,43 @@ class ServerSettings(_Layer):
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8400, ge=0, le=65535, description="0 takes any free port")
+    access: Literal["accounts", "open"] = Field(
+        default="accounts",
+        description="accounts: everybody signs in; open: one page to ask on, without accounts, on this machine only",
+    )
+    offline: bool = Field(
+        default=True, description="refuse connections out of this machine but to endpoints that the settings name"
+    )
+    certificate: Path | None = Field(default=None, description="TLS certificate (PEM) to serve https with")
+    certificate_key: Path | None = Field(default=None, description="its private key (PEM)")
+    behind_https: bool = Field(
+        default=False, description="a proxy in front speaks https: cookies are sent over https only"
+    )
+    session_hours: float = Field(default=12.0, gt=0, description="how long a sign-in lasts without use, in hours")
+    oidc_issuer: str | None = Field(default=None, description="OpenID Connect issuer to sign in with; unset: none")
+    oidc_client_id: str | None = Field(default=None, description="our client id there")
+    oidc_claim: str = Field(default="email", description="claim that names the person: matched with e-mail or username")
+
+
+class SchoolSettings(_Layer):
+    """The school: its rules for pupils' data and safety."""
+
+    name: str = Field(default="Trường của em", description="shown on every page")
+    school_year: str | None = Field(default=None, description='such as "2026-2027"; unset: by the date, from August on')
+    named_adult: str | None = Field(
+        default=None, description="username of who is told when a pupil may be in danger; unset: all admins"
+    )
+    help_lines: tuple[str, ...] = Field(
+        default=("Tổng đài quốc gia bảo vệ trẻ em: 111",), description="shown to a pupil who may be in danger"
+    )
+    safety_file: Path | None = Field(default=None, description="words of the school's own that tell danger (TOML)")
+    guardian_transcripts: bool = Field(default=False, description="whether guardians may read conversations")
+    needs_consent: bool = Field(
+        default=True, description="whether pupils can learn only after a guardian's consent was recorded"
+    )
+    chat_days: int = Field(default=400, ge=1, description="conversations are deleted after so many days")
+    attempt_days: int = Field(default=1200, ge=1, description="attempts at quizzes are deleted after so many days")
+    audit_days: int = Field(default=1200, ge=365, description="audit entries are kept so many days, at least a year")
 
 
 class Settings(_Layer):
@@ -170,6 +215,7 @@ class Settings(_Layer):
     tutor: TutorSettings = TutorSettings()
     playbook: PlaybookSettings = PlaybookSettings()
     server: ServerSettings = ServerSettings()
+    school: SchoolSettings = SchoolSettings()
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,17 @@ DeepEduError
 ├── BadRequest               a question, file or parameter that cannot be taken as it is
 ├── AccessDenied             a request to a part that is not open to everybody
 │   ├── AccessClosed         nobody was given a key to it yet
-│   └── WrongKey             it came without the key, or with another one
+│   ├── WrongKey             it came without the key, or with another one
+│   ├── NotSignedIn          nobody is signed in, or not any more
+│   ├── WrongPassword        no such account, or another password
+│   ├── AccountLocked        too many wrong passwords, with ``retry_after_s``
+│   ├── NotAllowed           signed in, but not open to this role, or not this person's
+│   └── ForeignOrigin        sent by a page of another site
 ├── Unsupported              what was asked for exists, but not with this model, machine or method
 ├── MissingExtra             an optional part of DeepEdu is not installed
 ├── StoreError               the database or the data folder
 │   ├── NotFound             no book, lesson or conversation of that id
+│   ├── KeyDestroyed         it was deleted: the key that it was sealed with is gone
 │   └── StoreBusy            another process holds what was asked for
 ├── IngestError              one document could not be read; the others go on
 │   ├── UnsupportedFormat    not a document of a known format
@@ -84,6 +90,35 @@ class WrongKey(AccessDenied):
     http_status = 401
 
 
+class NotSignedIn(AccessDenied):
+    code = "not_signed_in"
+    http_status = 401
+
+
+class WrongPassword(AccessDenied):
+    code = "wrong_password"
+    http_status = 401
+
+
+class AccountLocked(AccessDenied):
+    """``retry_after_s``: seconds until another try is taken."""
+
+    code = "account_locked"
+    http_status = 429
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class NotAllowed(AccessDenied):
+    code = "not_allowed"
+
+
+class ForeignOrigin(AccessDenied):
+    code = "foreign_origin"
+
+
 class Unsupported(DeepEduError):
     code = "unsupported"
     http_status = 400
@@ -107,6 +142,11 @@ class StoreError(DeepEduError):
 class NotFound(StoreError):
     code = "not_found"
     http_status = 404
+
+
+class KeyDestroyed(StoreError):
+    code = "key_destroyed"
+    http_status = 410
 
 
 class StoreBusy(StoreError):

@@ -3,29 +3,46 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from deepedu import __version__
 from deepedu.base.config import Settings
-from deepedu.base.errors import BulletChanged, DeepEduError, EngineError
+from deepedu.base.errors import (
+    AccountLocked,
+    BulletChanged,
+    ConfigError,
+    DeepEduError,
+    EngineError,
+    NotFound,
+    NotSignedIn,
+    WrongKey,
+)
 from deepedu.llm.chat import ChatModel
 from deepedu.llm.client import ChatClient
 from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.playbook.book import Playbook
 from deepedu.search.embed import start_after_ingest
 from deepedu.search.search import Search
-from deepedu.server import feedback_routes, playbook_routes, tutor_routes
+from deepedu.server import feedback_routes, playbook_routes, session_routes, tutor_routes
+from deepedu.server.access import CHANGE_PASSWORD, MustChangePassword, rules_of
 from deepedu.server.engine_process import EngineProcess
+from deepedu.server.pages import language_of, render, translator, wants_page
+from deepedu.server.rates import Rate
 from deepedu.server.warming import warm_in_background
 from deepedu.store import Database
 from deepedu.tutor.learnt import BulletSource
@@ -54,6 +71,9 @@ class Services:
     teacher_key: str | None = field(default=None, repr=False)
     # Makes the keys by which askers speak of their answers.
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
+    # Tries to sign in, for each address and username.
+    login_rate: Rate = field(default_factory=lambda: Rate(10, 60))
+    password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     model_state: ModelState = field(default_factory=ModelState)
     tutor: Tutor | None = None
 
@@ -65,8 +85,10 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
         model: asked instead of an endpoint; neither ``llm.url`` nor an engine of ours is used then.
 
     Raises:
-        ConfigError: the teachers' key in the environment is not fit to be one.
+        ConfigError: the teachers' key in the environment is not fit to be one, or a server without accounts would be
+            open to the network.
     """
+    _check_open(settings)
     teacher_key = playbook_routes.key_from(os.environ)
 
     @asynccontextmanager
@@ -87,8 +109,30 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
     app.include_router(tutor_routes.router)
     app.include_router(playbook_routes.router)
     app.include_router(feedback_routes.router)
-    _answer_errors(app)
+    if settings.server.access == "open":
+        app.include_router(tutor_routes.open_page)
+    else:
+        for router in SCHOOL_ROUTERS:
+            app.include_router(router)
+        static = Path(str(resources.files("deepedu.server").joinpath("web/static")))
+        app.mount("/static", StaticFiles(directory=static))
+    _answer_errors(app, settings)
+    # Raises where a route does not say who may use it.
+    rules_of(app)
     return app
+
+
+# What a server with accounts has besides.
+SCHOOL_ROUTERS = (session_routes.router,)
+
+
+def _check_open(settings: Settings) -> None:
+    host = settings.server.host
+    if settings.server.access == "open" and host not in ("127.0.0.1", "::1", "localhost"):
+        raise ConfigError(
+            f"server.access = open lets everybody ask without an account, so it listens on this machine only; came "
+            f"server.host = {host!r}: use accounts ('deepedu school init' makes the first), or 127.0.0.1"
+        )
 
 
 async def _connect_model(services: Services, model: ChatModel | None, stack: contextlib.AsyncExitStack) -> None:
@@ -138,16 +182,32 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _answer_errors(app: FastAPI) -> None:
+def _error_page(request: Request, error: DeepEduError) -> Response:
+    account = getattr(request.state, "account", None)
+    if isinstance(error, NotSignedIn):
+        then = request.url.path if request.method == "GET" else ""
+        return RedirectResponse(f"/login?then={quote(then)}", 303)
+    if isinstance(error, MustChangePassword):
+        return RedirectResponse(CHANGE_PASSWORD, 303)
+    headings = {404: "Không tìm thấy", 403: "Không được phép"}
+    heading = translator(language_of(request, account))(headings.get(error.http_status, "Có lỗi"))
+    return render(request, "error.html", account, status=error.http_status, heading=heading, message=str(error))
+
+
+def _answer_errors(app: FastAPI, settings: Settings) -> None:
     def error_body(code: str, message: str) -> dict[str, dict[str, Any]]:
         return {"error": {"code": code, "message": message}}
 
     @app.exception_handler(DeepEduError)
-    async def _known(_: Request, error: DeepEduError) -> JSONResponse:
+    async def _known(request: Request, error: DeepEduError) -> Response:
+        if wants_page(request) and settings.server.access == "accounts":
+            return _error_page(request, error)
         body = error_body(error.code, str(error))
         if isinstance(error, BulletChanged):
             body["error"]["details"] = error.details
-        headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else None
+        headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, WrongKey) else None
+        if isinstance(error, AccountLocked):
+            headers = {"Retry-After": str(math.ceil(error.retry_after_s))}
         return JSONResponse(body, error.http_status, headers)
 
     @app.exception_handler(RequestValidationError)
@@ -156,7 +216,9 @@ def _answer_errors(app: FastAPI) -> None:
         return JSONResponse(error_body("bad_request", told), 400)
 
     @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> JSONResponse:
+    async def _http(request: Request, error: HTTPException) -> Response:
+        if wants_page(request) and settings.server.access == "accounts" and error.status_code == 404:
+            return _error_page(request, NotFound("Không có trang này."))
         return JSONResponse(
             error_body("not_found" if error.status_code == 404 else "bad_request", error.detail), error.status_code
         )

@@ -3,12 +3,14 @@
 import hmac
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from deepedu.base.errors import WrongKey
-from deepedu.server.playbook_routes import check_key
+from deepedu.server.access import Asker
+from deepedu.server.playbook_routes import teachers
 from deepedu.server.tutor_routes import Services, feedback_key
+from deepedu.store.conversations import turn_for
 from deepedu.store.signals import keep_signal
 
 router = APIRouter()
@@ -17,12 +19,12 @@ Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class Feedback(BaseModel):
-    """A pupil's word. ``key`` came with the turn's ``started`` event: only who asked may speak."""
+    """A pupil's word. ``key`` came with the turn's ``started`` event: without accounts, it shows who asked."""
 
     model_config = ConfigDict(extra="forbid")
 
     kind: Literal["thumbs_up", "thumbs_down", "wrong"]
-    key: str = Field(max_length=64)
+    key: str = Field(default="", max_length=64)
     detail: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] = ""
 
 
@@ -36,20 +38,22 @@ class Correction(BaseModel):
 
 
 @router.post("/api/turns/{turn_id}/feedback")
-def feedback(turn_id: int, said: Feedback, services: Services) -> dict[str, Any]:
+def feedback(turn_id: int, said: Feedback, services: Services, account: Asker) -> dict[str, Any]:
     """Keeps what a pupil says of an answer; saying something else replaces it.
 
     Raises:
         WrongKey: not the asker of this turn, or the server was started anew since.
-        NotFound: no such turn with an answer.
+        NotFound: no such turn of this person with an answer.
     """
-    if not hmac.compare_digest(said.key.encode(), feedback_key(services.salt, turn_id).encode()):
+    if account is not None:
+        turn_for(services.database, turn_id, owner=account.owner)
+    elif not hmac.compare_digest(said.key.encode(), feedback_key(services.salt, turn_id).encode()):
         raise WrongKey("Không gửi được ý kiến cho câu trả lời này: hãy hỏi lại câu hỏi rồi gửi.")
     keep_signal(services.database, turn_id, said.kind, detail=said.detail)
     return {"turn_id": turn_id, "kind": said.kind}
 
 
-@router.post("/api/playbook/turns/{turn_id}/correction", dependencies=[Depends(check_key)])
+@router.post("/api/playbook/turns/{turn_id}/correction", dependencies=[teachers])
 def correction(turn_id: int, said: Correction, services: Services) -> dict[str, Any]:
     """Keeps a teacher's right answer; ``deepedu learn --feedback`` learns from it.
 

@@ -1,6 +1,7 @@
 """The playbook for teachers, over HTTP: read what waits beside its books, judge it, change it, take it back.
 
-What is decided here is shown to pupils, so nothing here answers without the teachers' key (``KEY_VARIABLE``).
+What is decided here is shown to pupils, so nothing here answers but to teachers and admins; on a server without
+accounts, to who has the teachers' key (``KEY_VARIABLE``).
 
 A *bullet*, wherever one is answered, has all fields of ``deepedu.playbook.bullet.Bullet`` (times in ISO 8601, UTC) and
 
@@ -35,8 +36,10 @@ from deepedu.playbook.book import Change, Playbook
 from deepedu.playbook.bullet import Author, Bullet, BulletScope, Kind, PassageEvidence, Section, Status, Text
 from deepedu.playbook.delta import Delta, Judge, Merge, Operation, Update
 from deepedu.playbook.state import State
+from deepedu.school.accounts import Account
 from deepedu.search.evidence import Evidence
 from deepedu.search.passages import load_quoted
+from deepedu.server.access import Allow
 from deepedu.server.tutor_routes import Services
 from deepedu.store import Database
 from deepedu.store.tables import Book, now
@@ -65,14 +68,33 @@ def key_from(environment: Mapping[str, str]) -> str | None:
     return key
 
 
-async def check_key(request: Request, services: Services) -> None:
-    """Lets a request through that carries ``Authorization: Bearer <key>``.
+class Teachers(Allow):
+    """Lets teachers and admins through; on a server without accounts, who carries ``Authorization: Bearer <key>``."""
+
+    async def __call__(self, request: Request) -> Account | None:
+        """Raises what ``Allow`` does, and
+
+        Raises:
+            AccessClosed: the server has neither accounts nor a key.
+            WrongKey: the request has none, or another one.
+        """
+        services: Any = request.app.state.services
+        if services.settings.server.access == "accounts":
+            return await super().__call__(request)
+        check_key(request, services.teacher_key)
+        return None
+
+
+teachers = Depends(Teachers("teacher", "admin"))
+
+
+def check_key(request: Request, key: str | None) -> None:
+    """Holds a request against the teachers' key.
 
     Raises:
         AccessClosed: the server has no key.
         WrongKey: the request has none, or another one.
     """
-    key: str | None = services.teacher_key
     if key is None:
         raise AccessClosed(
             f"Phần dành cho giáo viên đang đóng: người quản trị cần đặt biến môi trường {KEY_VARIABLE} (một khóa bí "
@@ -262,7 +284,7 @@ def _passage(passage: Evidence, start: int, end: int) -> dict[str, Any]:
     }
 
 
-router = APIRouter(prefix="/api/playbook", dependencies=[Depends(check_key)])
+router = APIRouter(prefix="/api/playbook", dependencies=[teachers])
 Desk = Annotated[_Desk, Depends()]
 
 

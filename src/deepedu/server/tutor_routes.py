@@ -1,4 +1,4 @@
-"""The tutor over HTTP: ``/api/ask`` streams a turn, ``/api/books`` lists the library, ``/`` is the page."""
+"""The tutor over HTTP: ``/api/ask`` streams a turn, ``/api/books`` lists the library."""
 
 import hashlib
 import json
@@ -14,10 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from deepedu.base.errors import DeepEduError, LLMBusy
 from deepedu.search.evidence import Scope
+from deepedu.server.access import Allow, Asker, open_to_all
 from deepedu.store.library import book_detail, list_books
 from deepedu.tutor.turn import LONGEST_QUESTION, Checked, Completed, Draft, Event, Found, Started, Tutor
 
 router = APIRouter()
+# The page of a server without accounts.
+open_page = APIRouter(include_in_schema=False)
+_readers = Depends(Allow("student", "teacher", "admin", open_too=True))
 
 
 def services_of(request: Request) -> Any:
@@ -47,7 +51,7 @@ def feedback_key(salt: bytes, turn_id: int) -> str:
 
 
 @router.post("/api/ask")
-async def ask(body: AskRequest, services: Services) -> StreamingResponse:
+async def ask(body: AskRequest, services: Services, account: Asker) -> StreamingResponse:
     """Server-sent events ``started`` (with the ``feedback_key`` of the turn), ``found``, ``draft``, ``checked``,
     ``completed`` or ``error``."""
     tutor = services.tutor
@@ -55,13 +59,13 @@ async def ask(body: AskRequest, services: Services) -> StreamingResponse:
         state = services.model_state
         raise LLMBusy("Mô hình đang khởi động, xin thử lại sau ít phút." if state.error is None else state.error)
     scope = Scope(tuple(body.book_ids) if body.book_ids is not None else None, body.grade, body.subject)
-    return StreamingResponse(
-        _turn(tutor, body, scope, services.salt), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
+    owner = account.owner if account is not None else None
+    turn = _turn(tutor, body, scope, services.salt, owner)
+    return StreamingResponse(turn, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _turn(tutor: Tutor, body: AskRequest, scope: Scope, salt: bytes) -> AsyncIterator[str]:
-    events = tutor.ask(body.question, scope=scope, conversation_id=body.conversation_id)
+async def _turn(tutor: Tutor, body: AskRequest, scope: Scope, salt: bytes, owner: str | None) -> AsyncIterator[str]:
+    events = tutor.ask(body.question, scope=scope, conversation_id=body.conversation_id, owner=owner)
     try:
         # Closing matters: when the browser goes away, the model must stop working for it.
         async with aclosing(events):
@@ -113,27 +117,27 @@ def event_json(event: Event) -> tuple[str, dict[str, Any]]:
             }
 
 
-@router.get("/api/books")
+@router.get("/api/books", dependencies=[_readers])
 def books(services: Services) -> dict[str, Any]:
     """All books with their state."""
     return {"books": [asdict(book) for book in list_books(services.database)]}
 
 
-@router.get("/api/books/{book_id}")
+@router.get("/api/books/{book_id}", dependencies=[_readers])
 def book(book_id: int, services: Services) -> dict[str, Any]:
     """One book with its chapters and lessons."""
     return asdict(book_detail(services.database, book_id))
 
 
-@router.get("/api/health")
+@router.get("/api/health", dependencies=[open_to_all])
 def health(services: Services) -> dict[str, Any]:
     """Whether questions can be asked now, and if not, why."""
     return {"status": services.model_state.status, "error": services.model_state.error}
 
 
-@router.get("/", response_class=HTMLResponse)
+@open_page.get("/", response_class=HTMLResponse, dependencies=[open_to_all])
 def page() -> HTMLResponse:
-    """The page to ask on."""
+    """The page to ask on, of a server without accounts."""
     html = resources.files("deepedu.server").joinpath("web/index.html").read_text(encoding="utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
     return HTMLResponse(html, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})

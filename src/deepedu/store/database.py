@@ -1,5 +1,6 @@
 """Opening the database: folder, connection, migrations, text index."""
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from sqlalchemy.orm import Session, sessionmaker
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import StoreError
 from deepedu.store import sqlite
+from deepedu.store.tables import Turn, TurnSignal
+from deepedu.store.vault import LOCAL, MARK, Vault
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +48,11 @@ class Database:
         elif self.engine.dialect.name != "postgresql":
             raise StoreError(f"store.url: expected SQLite or PostgreSQL, came {self.engine.dialect.name!r}")
         writer = sqlite.for_writing(self.engine) if self.engine.dialect.name == "sqlite" else self.engine
+        self.vault = Vault(self.data_dir, settings.key_file)
         self._migrate(writer)
         self._reading = sessionmaker(self.engine, expire_on_commit=False)
         self._writing = sessionmaker(writer, expire_on_commit=False)
+        self._seal_plain_text()
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -81,6 +86,24 @@ class Database:
     def close(self) -> None:
         """Gives all connections back."""
         self.engine.dispose()
+
+    def scrub(self) -> None:
+        """Makes what was deleted or overwritten unreadable in the files too, as far as the database knows them."""
+        if self.engine.dialect.name == "sqlite":
+            sqlite.empty_journal(self.engine)
+
+    def _seal_plain_text(self) -> None:
+        """Seals what was kept before there were keys."""
+        with self.write() as session:
+            turns = session.scalars(sa.select(Turn).where(Turn.question.not_like(f"{MARK}:%"))).all()
+            for turn in turns:
+                turn.question, turn.draft = self.vault.seal(LOCAL, turn.question), self.vault.seal(LOCAL, turn.draft)
+                turn.answer = self.vault.seal(LOCAL, json.dumps(turn.answer)) if turn.answer is not None else None
+                turn.error = self.vault.seal(LOCAL, turn.error) if turn.error is not None else None
+            for signal in session.scalars(sa.select(TurnSignal).where(TurnSignal.detail.not_like(f"{MARK}:%"))).all():
+                signal.detail = self.vault.seal(LOCAL, signal.detail)
+        if turns:
+            self.scrub()
 
     def _migrate(self, writer: sa.Engine) -> None:
         config = Config()

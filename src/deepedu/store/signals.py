@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from deepedu.base.errors import NotFound
+from deepedu.base.errors import KeyDestroyed, NotFound
 from deepedu.store.database import Database
 from deepedu.store.tables import Conversation, Turn, TurnSignal, now
 
@@ -39,7 +39,8 @@ def keep_signal(database: Database, turn_id: int, kind: str, *, detail: str = ""
             raise NotFound(f"there is no answered turn {turn_id}")
         gone = {"thumbs_up": (kind, "thumbs_down", "wrong"), "thumbs_down": (kind, "thumbs_up")}.get(kind, (kind,))
         session.execute(sa.delete(TurnSignal).where(TurnSignal.turn_id == turn_id, TurnSignal.kind.in_(gone)))
-        session.add(TurnSignal(turn_id=turn_id, kind=kind, detail=detail, author=author, at=now()))
+        sealed = database.vault.seal(database.vault.owner_of(turn.question), detail)
+        session.add(TurnSignal(turn_id=turn_id, kind=kind, detail=sealed, author=author, at=now()))
 
 
 def failed_turns(database: Database) -> Sequence[FailedTurn]:
@@ -54,7 +55,10 @@ def failed_turns(database: Database) -> Sequence[FailedTurn]:
             .order_by(Turn.id, TurnSignal.id)
         )
         for turn, scope, signal in rows:
-            before = found.get(turn.id, FailedTurn(turn.id, turn.question, scope, ()))
-            signals = (*before.signals, (signal.kind, signal.detail))
-            found[turn.id] = FailedTurn(turn.id, turn.question, scope, signals)
+            try:
+                question, detail = database.vault.open(turn.question), database.vault.open(signal.detail)
+            except KeyDestroyed:
+                continue
+            before = found.get(turn.id, FailedTurn(turn.id, question, scope, ()))
+            found[turn.id] = FailedTurn(turn.id, question, scope, (*before.signals, (signal.kind, detail)))
     return tuple(found.values())

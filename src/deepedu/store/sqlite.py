@@ -54,6 +54,15 @@ def for_writing(engine: sa.Engine) -> sa.Engine:
     return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
 
 
+def empty_journal(engine: sa.Engine) -> None:
+    """Moves everything from the write-ahead log into the database and cuts the log to nothing: until then it holds what
+    was deleted or overwritten."""
+    with engine.connect() as connection:
+        connection.exec_driver_sql("COMMIT")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.exec_driver_sql("BEGIN")
+
+
 def ensure_text_index(connection: sa.Connection) -> None:
     """Creates the text index if it is missing, filled with all ready books, and drops those of other versions."""
     tables = set(

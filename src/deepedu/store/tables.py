@@ -154,12 +154,14 @@ class Embedding(Base):
 
 
 class Conversation(Base):
-    """A sequence of turns over one choice of books."""
+    """A sequence of turns over one choice of books. ``owner`` is a pupil's ``learner_id``, or a teacher's public id;
+    None for those without an account."""
 
     __tablename__ = "conversations"
     __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    owner: Mapped[str | None] = mapped_column(String(32), index=True)
     scope: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     created_at: Mapped[datetime] = mapped_column(default=now)
 
@@ -169,7 +171,8 @@ class Conversation(Base):
 class Turn(Base):
     """A question and what became of it: ``running``, ``done``, ``stopped`` (by the asker) or ``failed``.
 
-    The question is stored before the model is asked, and the draft while it streams.
+    The question is stored before the model is asked, and the draft while it streams. ``question``, ``draft``,
+    ``answer`` and ``error`` are sealed by ``store.vault`` with the key of the conversation's owner.
     """
 
     __tablename__ = "turns"
@@ -182,7 +185,8 @@ class Turn(Base):
     status: Mapped[str] = mapped_column(String(16), default="running")
     lease: Mapped[str | None] = mapped_column(Text)
     draft: Mapped[str] = mapped_column(Text, default="")
-    answer: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    # A JSON text, sealed: so a string to the database.
+    answer: Mapped[str | None] = mapped_column(JSON)
     error: Mapped[str | None] = mapped_column(Text)
     model: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime] = mapped_column(default=now)
@@ -191,7 +195,8 @@ class Turn(Base):
 
 class TurnSignal(Base):
     """What somebody said of an answer: ``thumbs_up``, ``thumbs_down``, ``wrong``, or a teacher's ``correction``, whose
-    ``detail`` is the right answer. ``author`` is a teacher's name, empty for a pupil. One of each kind for a turn."""
+    ``detail`` (sealed) is the right answer. ``author`` is a teacher's name, empty for a pupil. One of each kind for a
+    turn."""
 
     __tablename__ = "turn_signals"
     __table_args__ = (UniqueConstraint("turn_id", "kind"),)
@@ -222,3 +227,221 @@ class PlaybookDelta(Base):
     # Ids of the bullets that the operations made or changed, in their order.
     touched: Mapped[list[Any]] = mapped_column(JSON)
     digest: Mapped[str] = mapped_column(String(64))
+
+
+class Person(Base):
+    """Somebody with an account. Names stand here and nowhere else: whatever a pupil does is kept under ``learner_id``,
+    a random name that only this row ties to the person."""
+
+    __tablename__ = "people"
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    # In addresses, in place of the count.
+    public_id: Mapped[str] = mapped_column(String(32), unique=True)
+    role: Mapped[str] = mapped_column(String(16), index=True)
+    # Lower case, composed.
+    username: Mapped[str] = mapped_column(String(64), unique=True)
+    full_name: Mapped[str] = mapped_column(Text)
+    # The school's own number of a pupil or teacher.
+    code: Mapped[str | None] = mapped_column(String(64), unique=True)
+    # ISO date.
+    birth_date: Mapped[str | None] = mapped_column(String(10))
+    email: Mapped[str | None] = mapped_column(Text)
+    phone: Mapped[str | None] = mapped_column(Text)
+    # Argon2id in its own text form; None: signs in elsewhere, or not at all.
+    password_hash: Mapped[str | None] = mapped_column(Text)
+    must_change_password: Mapped[bool] = mapped_column(default=True)
+    # ``issuer subject`` of OpenID Connect.
+    oidc_subject: Mapped[str | None] = mapped_column(String(255), unique=True)
+    failed_logins: Mapped[int] = mapped_column(default=0)
+    locked_until: Mapped[datetime | None]
+    is_active: Mapped[bool] = mapped_column(default=True)
+    # Pupils only.
+    learner_id: Mapped[str | None] = mapped_column(String(32), unique=True)
+    language: Mapped[str] = mapped_column(String(2), default="vi")
+    created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class SchoolClass(Base):
+    """A class of a school year. ``policy``: how the tutor helps its pupils, ``tutor``, ``explain`` or ``exam_off``."""
+
+    __tablename__ = "school_classes"
+    __table_args__ = (UniqueConstraint("name", "school_year"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(64))
+    # "2026-2027".
+    school_year: Mapped[str] = mapped_column(String(9))
+    grade: Mapped[int | None]
+    policy: Mapped[str] = mapped_column(String(16), default="tutor")
+    created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class ClassMember(Base):
+    """A pupil of a class, or a teacher who teaches it; which of the two the person's role says."""
+
+    __tablename__ = "class_members"
+
+    class_id: Mapped[int] = mapped_column(ForeignKey("school_classes.id", ondelete="CASCADE"), primary_key=True)
+    person_id: Mapped[int] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), primary_key=True, index=True)
+    since: Mapped[datetime] = mapped_column(default=now)
+
+
+class Guardianship(Base):
+    """A guardian may see what a pupil has studied, until it is revoked."""
+
+    __tablename__ = "guardianships"
+
+    guardian_id: Mapped[int] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), primary_key=True)
+    student_id: Mapped[int] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), primary_key=True, index=True)
+    granted_at: Mapped[datetime] = mapped_column(default=now)
+    revoked_at: Mapped[datetime | None]
+
+
+class Consent(Base):
+    """That a guardian agreed to the processing of a pupil's data, by which text and when; never changed but by the time
+    of withdrawal."""
+
+    __tablename__ = "consents"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    student_id: Mapped[int] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), index=True)
+    guardian_id: Mapped[int | None] = mapped_column(ForeignKey("people.id", ondelete="SET NULL"))
+    guardian_name: Mapped[str] = mapped_column(Text)
+    text_version: Mapped[str] = mapped_column(String(32))
+    given_at: Mapped[datetime] = mapped_column(default=now)
+    withdrawn_at: Mapped[datetime | None]
+    recorded_by: Mapped[int | None] = mapped_column(ForeignKey("people.id", ondelete="SET NULL"))
+
+
+class LoginSession(Base):
+    """A browser that is signed in. Only the digest of its token is kept."""
+
+    __tablename__ = "login_sessions"
+
+    token_digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    person_id: Mapped[int] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    last_seen_at: Mapped[datetime] = mapped_column(default=now)
+    expires_at: Mapped[datetime]
+
+
+class ApiKey(Base):
+    """Opens the OpenAI-compatible door for a program, in the name of a person. Only the key's digest is kept."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    key_digest: Mapped[str] = mapped_column(String(64), unique=True)
+    person_id: Mapped[int] = mapped_column(ForeignKey("people.id", ondelete="CASCADE"), index=True)
+    label: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class AuditEntry(Base):
+    """Who saw or changed what. Append-only: ``digest`` chains every row to all rows before it.
+
+    ``actor`` and ``subject`` are public ids, never names, so that the log outlives a person's deletion.
+    """
+
+    __tablename__ = "audit_entries"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    actor: Mapped[str] = mapped_column(String(64), index=True)
+    action: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str] = mapped_column(String(128), index=True)
+    detail: Mapped[str] = mapped_column(Text, default="")
+    digest: Mapped[str] = mapped_column(String(64))
+
+
+class Ladder(Base):
+    """How far a question of a conversation has been helped with: the state of ``tutor.hints``, sealed."""
+
+    __tablename__ = "ladders"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"), index=True)
+    state: Mapped[str] = mapped_column(Text)
+    changed_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class Flag(Base):
+    """Something in a conversation that an adult should look at: ``kind`` is ``safety``, ``grounding`` or ``wrong``.
+    ``detail`` is sealed."""
+
+    __tablename__ = "flags"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    learner_id: Mapped[str] = mapped_column(String(32), index=True)
+    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"))
+    turn_id: Mapped[int | None] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(16))
+    severity: Mapped[str] = mapped_column(String(16), default="")
+    detail: Mapped[str] = mapped_column(Text, default="")
+    at: Mapped[datetime] = mapped_column(default=now)
+    seen_at: Mapped[datetime | None]
+    seen_by: Mapped[int | None] = mapped_column(ForeignKey("people.id", ondelete="SET NULL"))
+
+
+class StoredQuiz(Base):
+    """A quiz of a teacher: ``content`` is ``tutor.quiz.Quiz`` as JSON, with its keys."""
+
+    __tablename__ = "quizzes"
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    author_id: Mapped[int | None] = mapped_column(ForeignKey("people.id", ondelete="SET NULL"))
+    title: Mapped[str] = mapped_column(Text)
+    content: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime] = mapped_column(default=now)
+
+
+class QuizAssignment(Base):
+    """A quiz given to a class. While an ``is_exam`` one is open, the tutor answers none of the class's pupils."""
+
+    __tablename__ = "quiz_assignments"
+    __table_args__ = {"sqlite_autoincrement": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    quiz_id: Mapped[int] = mapped_column(ForeignKey("quizzes.id", ondelete="CASCADE"), index=True)
+    class_id: Mapped[int] = mapped_column(ForeignKey("school_classes.id", ondelete="CASCADE"), index=True)
+    opens_at: Mapped[datetime] = mapped_column(default=now)
+    closes_at: Mapped[datetime | None]
+    is_exam: Mapped[bool] = mapped_column(default=False)
+    # Whether pupils see keys and explanations once they have handed in.
+    shows_keys: Mapped[bool] = mapped_column(default=True)
+
+
+class Submission(Base):
+    """One pupil's work on an assignment; ``given`` is what was filled in so far, sealed JSON."""
+
+    __tablename__ = "submissions"
+    __table_args__ = (UniqueConstraint("assignment_id", "learner_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("quiz_assignments.id", ondelete="CASCADE"))
+    learner_id: Mapped[str] = mapped_column(String(32), index=True)
+    # Order of items and options.
+    seed: Mapped[int]
+    given: Mapped[str] = mapped_column(Text, default="")
+    started_at: Mapped[datetime] = mapped_column(default=now)
+    finished_at: Mapped[datetime | None]
+
+
+class StoredAttempt(Base):
+    """One marked answer: the only thing that mastery is computed from. ``marked`` is sealed JSON: what was given,
+    score and points."""
+
+    __tablename__ = "attempts"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    learner_id: Mapped[str] = mapped_column(String(32), index=True)
+    submission_id: Mapped[int | None] = mapped_column(ForeignKey("submissions.id", ondelete="CASCADE"), index=True)
+    item_id: Mapped[str] = mapped_column(String(64))
+    skill: Mapped[str] = mapped_column(Text)
+    marked: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(default=now)

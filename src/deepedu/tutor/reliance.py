@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-import sqlalchemy as sa
-
 from deepedu.store import Database
-from deepedu.store.tables import Turn
+from deepedu.store.conversations import answered_turns
 from deepedu.tutor.answer import Status
 
 
@@ -43,13 +41,9 @@ def reliance(database: Database) -> list[Reliance]:
         StoreError: the database failed.
     """
     weeks: dict[date, Counter[str]] = {}
-    with database.read() as session:
-        rows = session.execute(
-            sa.select(Turn.started_at, Turn.answer).where(Turn.status == "done", Turn.answer.is_not(None))
-        )
-        for started, answer in rows:
-            week = started.date() - timedelta(days=started.weekday())
-            weeks.setdefault(week, Counter()).update(_counted(answer or {}))
+    for turn in answered_turns(database):
+        week = turn.started_at.date() - timedelta(days=turn.started_at.weekday())
+        weeks.setdefault(week, Counter()).update(_counted(turn.answer or {}))
     return [
         Reliance(week, found["answers"], found["not_found"], found["book"], found["playbook"], found["own"])
         for week, found in sorted(weeks.items())

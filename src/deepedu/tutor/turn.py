@@ -129,22 +129,32 @@ class Tutor:
         self._salt = secrets.token_bytes(16)
 
     async def ask(
-        self, question: str, *, scope: Scope | None = None, conversation_id: int | None = None
+        self,
+        question: str,
+        *,
+        scope: Scope | None = None,
+        conversation_id: int | None = None,
+        owner: str | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Runs a turn. Closing the generator stops the model and keeps the turn as ``stopped``.
 
+        Args:
+            owner: whose conversation it is; None without accounts.
+
         Raises:
             BadRequest: an empty or overlong question.
-            NotFound: no such conversation.
+            NotFound: no such conversation of this owner.
             StoreError, SearchError: the library itself failed; the turn is kept as ``failed``.
         """
         question = _clean(question)
         scope = scope or Scope()
         begin = time.perf_counter()
-        history = await self._history(conversation_id)
+        history = await self._history(conversation_id, owner)
         ids = (0, 0)
         if self.keeps_turns:
-            ids = await asyncio.to_thread(start_turn, self.database, question, asdict(scope), conversation_id)
+            ids = await asyncio.to_thread(
+                start_turn, self.database, question, asdict(scope), conversation_id, owner=owner
+            )
         run = _Run(self, ids[1], self._owner(ids[0]))
         try:
             yield Started(*ids)
@@ -239,10 +249,12 @@ class Tutor:
         digest = hashlib.blake2b(str(conversation_id).encode(), key=self._salt, digest_size=12)
         return f"c-{digest.hexdigest()}"
 
-    async def _history(self, conversation_id: int | None) -> list[tuple[str, str]]:
+    async def _history(self, conversation_id: int | None, owner: str | None) -> list[tuple[str, str]]:
         if conversation_id is None or self.settings.history_turns == 0:
             return []
-        turns = await asyncio.to_thread(past_turns, self.database, conversation_id, self.settings.history_turns)
+        turns = await asyncio.to_thread(
+            past_turns, self.database, conversation_id, self.settings.history_turns, owner=owner
+        )
         return [(turn.question, str(turn.answer["text"])) for turn in turns if turn.answer is not None]
 
 
