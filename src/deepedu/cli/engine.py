@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deepedu.base.egress import guard
+
 if TYPE_CHECKING:
     from deepedu.engine.progress import Progress, ProgressSink
 
@@ -75,7 +77,7 @@ def serve(
     from deepedu.cli.main import settings_with
 
     _need_extra("serving a model")
-    settings = settings_with(
+    whole = settings_with(
         ctx,
         {
             "engine.model": model,
@@ -92,7 +94,11 @@ def serve(
             "engine.prefill_chunk_tokens": prefill_chunk_tokens,
             "engine.max_window_tokens": window_tokens,
         },
-    ).engine
+    )
+    settings = whole.engine
+    if tied and whole.server.offline:
+        # Beside a school's server: its model is on disk already, and pupils' words pass through here.
+        guard(())
     from deepedu.engine import process
 
     logging.getLogger("deepedu").setLevel(logging.INFO)

@@ -1,0 +1,1 @@
+"""The school: its people, classes and rosters, and what is kept of them."""

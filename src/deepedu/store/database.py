@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import StoreError
 from deepedu.store import sqlite
+from deepedu.store.backup import backup_before_migration
 from deepedu.store.tables import Turn, TurnSignal
 from deepedu.store.vault import LOCAL, MARK, Vault
 
@@ -111,6 +112,7 @@ class Database:
         try:
             with writer.begin() as connection:
                 config.attributes["connection"] = connection
+                backup_before_migration(connection, self.data_dir)
                 command.upgrade(config, "head")
                 if self.engine.dialect.name == "sqlite":
                     sqlite.ensure_text_index(connection)

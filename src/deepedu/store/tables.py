@@ -358,13 +358,13 @@ class AuditEntry(Base):
     digest: Mapped[str] = mapped_column(String(64))
 
 
-class Ladder(Base):
-    """How far a question of a conversation has been helped with: the state of ``tutor.hints``, sealed."""
+class StoredLadders(Base):
+    """How far a pupil has been helped with each question: the state of ``tutor.hints``, sealed. Not by conversation: a
+    new one is no new start."""
 
     __tablename__ = "ladders"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
-    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"), index=True)
+    learner_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     state: Mapped[str] = mapped_column(Text)
     changed_at: Mapped[datetime] = mapped_column(default=now)
 

@@ -43,12 +43,12 @@ class Vault:
         Raises:
             StoreError: the key file is missing, damaged, or not the one that the wrapped keys were made with.
         """
-        self._path = data_dir / KEYS_NAME
-        self._engine = sa.create_engine(f"sqlite:///{self._path}", poolclass=sa.NullPool, connect_args={"timeout": 30})
+        self.path = data_dir / KEYS_NAME
+        self._engine = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.NullPool, connect_args={"timeout": 30})
         self.key_file = (key_file or data_dir / KEY_FILE_NAME).expanduser()
         self._keys: dict[str, AESGCM] = {}
         self._lock = threading.Lock()
-        self._master = AESGCM(_school_key(self.key_file, may_make=not self._path.exists()))
+        self._master = AESGCM(_school_key(self.key_file, may_make=not self.path.exists()))
         with self._connected() as connection:
             connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS keys (owner TEXT PRIMARY KEY, wrapped BLOB)")
             connection.exec_driver_sql(_INSERT_NEW, (_CHECK, self._wrap(_CHECK, bytes(32))))
@@ -137,7 +137,7 @@ class Vault:
             row = connection.exec_driver_sql("SELECT wrapped FROM keys WHERE owner = ?", (owner,)).fetchone()
         if row is None:
             raise StoreError(
-                f"the key of {owner!r} is not in {self._path}: put the latest copy of {KEYS_NAME} back "
+                f"the key of {owner!r} is not in {self.path}: put the latest copy of {KEYS_NAME} back "
                 "(see 'deepedu backup')"
             )
         if row[0] is None:
@@ -146,7 +146,7 @@ class Vault:
             return self._master.decrypt(row[0][:_NONCE_BYTES], row[0][_NONCE_BYTES:], owner.encode())
         except InvalidTag as error:
             raise StoreError(
-                f"{self.key_file} is not the key that {self._path} was made with: put the school's own key file back, "
+                f"{self.key_file} is not the key that {self.path} was made with: put the school's own key file back, "
                 "or name it with store.key_file"
             ) from error
 
@@ -158,7 +158,7 @@ class Vault:
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
                 yield connection
         except sqlalchemy.exc.DBAPIError as error:
-            raise StoreError(f"cannot use {self._path}: {error.orig}; is it whole, and the disk not full?") from error
+            raise StoreError(f"cannot use {self.path}: {error.orig}; is it whole, and the disk not full?") from error
 
 
 def _school_key(path: Path, *, may_make: bool) -> bytes:

@@ -134,19 +134,11 @@ def upgrade() -> None:
     op.create_index(op.f("ix_guardianships_student_id"), "guardianships", ["student_id"], unique=False)
     op.create_table(
         "ladders",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("conversation_id", sa.Integer(), nullable=False),
+        sa.Column("learner_id", sa.String(length=32), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["conversation_id"],
-            ["conversations.id"],
-            name=op.f("fk_ladders_conversation_id_conversations"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_ladders")),
+        sa.PrimaryKeyConstraint("learner_id", name=op.f("pk_ladders")),
     )
-    op.create_index(op.f("ix_ladders_conversation_id"), "ladders", ["conversation_id"], unique=False)
     op.create_table(
         "login_sessions",
         sa.Column("token_digest", sa.String(length=64), nullable=False),
@@ -277,7 +269,6 @@ def downgrade() -> None:
     op.drop_table("quizzes")
     op.drop_index(op.f("ix_login_sessions_person_id"), table_name="login_sessions")
     op.drop_table("login_sessions")
-    op.drop_index(op.f("ix_ladders_conversation_id"), table_name="ladders")
     op.drop_table("ladders")
     op.drop_index(op.f("ix_guardianships_student_id"), table_name="guardianships")
     op.drop_table("guardianships")
