@@ -192,7 +192,7 @@ class SchoolSettings(_Layer):
         default=None, description="username of who is told when a pupil may be in danger; unset: all admins"
     )
     help_lines: tuple[str, ...] = Field(
-        default=("Tổng đài quốc gia bảo vệ trẻ em: 111",), description="shown to a pupil who may be in danger"
+        default=(), description='"name: number", shown to a pupil who may be in danger; unset: the national lines'
     )
     safety_file: Path | None = Field(default=None, description="words of the school's own that tell danger (TOML)")
     guardian_transcripts: bool = Field(default=False, description="whether guardians may read conversations")
