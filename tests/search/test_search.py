@@ -10,6 +10,7 @@ from deepedu.base.errors import SearchError
 from deepedu.search.embed import embed_missing
 from deepedu.search.evidence import Scope
 from deepedu.search.search import Mode, Search
+from deepedu.store import Database
 
 WORDS_ONLY = SearchSettings(dense="off")
 
@@ -130,3 +131,14 @@ def test_many_threads_share_one_search(library, embedder) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_a_lesson_is_looked_into_alone(sample_library: Database) -> None:
+    search = Search(sample_library, SearchSettings(dense="off"))
+    whole = search.search("nước sôi ở bao nhiêu độ")
+    section = whole[-1].section_id
+    assert section != whole[0].section_id
+    within = search.search("nước sôi ở bao nhiêu độ", scope=Scope(section_id=section))
+    assert within
+    assert {each.section_id for each in within} == {section}
+    assert search.search("nước sôi ở bao nhiêu độ", scope=Scope(book_ids=(99,), section_id=section)) == []

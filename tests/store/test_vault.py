@@ -68,6 +68,17 @@ def test_destroyed_is_destroyed_for_every_copy_of_the_data(tmp_path: Path) -> No
         assert not again.is_destroyed("l2")
 
 
+def test_a_key_destroyed_by_another_process_is_gone_here_too(tmp_path: Path) -> None:
+    here, there = Vault(tmp_path), Vault(tmp_path)
+    sealed = here.seal("l1", SECRET)
+    assert here.open(sealed) == SECRET
+    there.destroy("l1")
+    with pytest.raises(KeyDestroyed):
+        here.open(sealed)
+    with pytest.raises(KeyDestroyed):
+        here.seal("l1", "nữa")
+
+
 def test_the_wrapped_key_is_not_left_in_the_file(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     vault.seal("l1", SECRET)
@@ -137,13 +148,13 @@ def test_conversations_belong_to_their_owner(database: Database) -> None:
         (second, "hai", 1),
     ]
     for owner in ("l2", None):
-        with pytest.raises(StoreError, match="no conversation"):
+        with pytest.raises(StoreError, match="Không có cuộc"):
             past_turns(database, first, owner=owner)
-        with pytest.raises(StoreError, match="no conversation"):
+        with pytest.raises(StoreError, match="Không có cuộc"):
             start_turn(database, "chen vào", {}, first, owner=owner)
-        with pytest.raises(StoreError, match="no conversation"):
+        with pytest.raises(StoreError, match="Không có cuộc"):
             delete_conversation(database, first, owner=owner)
-        with pytest.raises(StoreError, match="no conversation"):
+        with pytest.raises(StoreError, match="Không có cuộc"):
             turn_for(database, turn, owner=owner)
     delete_conversation(database, first, owner="l1")
     assert [c.id for c in conversations_of(database, "l1")] == [second]

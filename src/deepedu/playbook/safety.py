@@ -9,12 +9,11 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deepedu.base.personal_data import find
 from deepedu.base.vietnamese import fold, words
 
-# Numbers that reach a person: telephone (0912 345 678, +84...), identity card (9 or 12 digits), an address on the net.
-_PHONE = re.compile(r"(?<![\d.,-])(?<!\d )(?:\+?84[ .-]?|0)[1-9](?:[ .-]?\d){7,8}(?![\d,])")
+# Beyond what is masked in a chat: any number as long as an identity card's (9 or 12 digits), an address on the net.
 _IDENTITY = re.compile(r"(?<![\d.,/])(?:\d{12}|\d{9})(?![\d.,/])")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
 _LINK = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
 _STUDENT_ID = re.compile(
     r"\b(?:mã|ma|số|so)\s+(?:học\s+sinh|hoc\s+sinh|định\s+danh|dinh\s+danh)\b|\bstudent\s+id\b", re.IGNORECASE
@@ -68,10 +67,11 @@ def dangers(text: str, pupils: Iterable[str] = ()) -> list[Danger]:
     """
     text = unicodedata.normalize("NFKC", text)
     plain = " ".join(fold(text).split())
-    found: list[Danger] = []
+    found = [
+        Danger("personal", f"có dữ liệu cá nhân ({each.kind}): “{text[each.start : each.end]}”")
+        for each in find(text)
+    ]
     for pattern, what in (
-        (_PHONE, "số điện thoại"),
-        (_MAIL, "địa chỉ thư"),
         (_IDENTITY, "số định danh"),
         (_STUDENT_ID, "mã học sinh"),
         (_CLASS, "lớp của học sinh"),

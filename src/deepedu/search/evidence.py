@@ -15,11 +15,12 @@ _EXERCISES = re.compile(
 
 @dataclass(frozen=True)
 class Scope:
-    """Which books to look in; None means any. All given conditions hold together."""
+    """Which books to look in, and which one lesson of them; None means any. All given conditions hold together."""
 
     book_ids: tuple[int, ...] | None = None
     grade: int | None = None
     subject: str | None = None
+    section_id: int | None = None
 
 
 @dataclass(frozen=True)

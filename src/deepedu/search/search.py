@@ -3,15 +3,19 @@
 import logging
 from dataclasses import dataclass, replace
 
+import sqlalchemy as sa
+
 from deepedu.base.config import SearchSettings
 from deepedu.base.errors import SearchError
 from deepedu.search.embedder import Embedder, open_embedder
 from deepedu.search.evidence import Evidence, Scope
 from deepedu.search.fuse import dense_weight, fuse
 from deepedu.search.lexical import LexicalRetriever
+from deepedu.search.library import books_in
 from deepedu.search.passages import load_passages
 from deepedu.search.vector import VectorRetriever
 from deepedu.store import Database
+from deepedu.store.tables import Passage
 from deepedu.store.terms import terms
 
 log = logging.getLogger(__name__)
@@ -63,11 +67,18 @@ class Search:
         if not terms(question):
             return []
         candidates = max(self._settings.candidates, limit)
-        lexical = dict(self._lexical.retrieve(question, scope, candidates))
+        lesson = self._passages_of(scope) if scope.section_id is not None else None
+        if lesson is None:
+            lexical = dict(self._lexical.retrieve(question, scope, candidates))
+        else:
+            lexical = {each: score for each, score in self._lexical.score(question, lesson).items() if score > 0}
         dense: dict[int, float] = {}
         if self._vector is not None:
             try:
-                dense = self._by_meaning(self._vector, question, scope, candidates, lexical)
+                if lesson is None:
+                    dense = self._by_meaning(self._vector, question, scope, candidates, lexical)
+                else:
+                    dense = self._vector.score(question, lesson)
                 self._failure = ""
             except SearchError as error:
                 if not self._failure:
@@ -94,6 +105,13 @@ class Search:
         done, total = self._vector.coverage()
         note = self._failure or ("" if done == total else f"{done} of {total} passages have their vector")
         return [Mode("lexical", True), Mode("dense", done > 0 and not self._failure, note)]
+
+    def _passages_of(self, scope: Scope) -> list[int]:
+        """The passages of the lesson in ``scope``, if its book is within."""
+        with self._db.read() as session:
+            books = books_in(session, scope)
+            wanted = sa.select(Passage.id).where(Passage.section_id == scope.section_id).order_by(Passage.id)
+            return list(session.scalars(wanted if books is None else wanted.where(Passage.book_id.in_(books))))
 
     def _by_meaning(
         self, vector: VectorRetriever, question: str, scope: Scope, limit: int, lexical: dict[int, float]

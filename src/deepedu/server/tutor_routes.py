@@ -1,8 +1,9 @@
 """The tutor over HTTP: ``/api/ask`` streams a turn, ``/api/books`` lists the library."""
 
+import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import asdict
 from importlib import resources
@@ -12,11 +13,18 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from deepedu.base.errors import DeepEduError, LLMBusy
+from deepedu.base.errors import DeepEduError, LLMBusy, NotFound
+from deepedu.school.accounts import Account
 from deepedu.search.evidence import Scope
 from deepedu.server.access import Allow, Asker, open_to_all
+from deepedu.server.admission import Admitting
+from deepedu.server.asking import pupil_of
+from deepedu.server.maths import to_html
+from deepedu.store import Database
 from deepedu.store.library import book_detail, list_books
-from deepedu.tutor.turn import LONGEST_QUESTION, Checked, Completed, Draft, Event, Found, Started, Tutor
+from deepedu.store.tables import Section
+from deepedu.tutor.guided import Cared, Closed, GuidedEvent, Hinted, Masked
+from deepedu.tutor.turn import LONGEST_QUESTION, Checked, Completed, Draft, Found, Started
 
 router = APIRouter()
 # The page of a server without accounts.
@@ -42,6 +50,8 @@ class AskRequest(BaseModel):
     book_ids: list[int] | None = None
     grade: int | None = None
     subject: str | None = None
+    # A lesson's section: looked into first, then the rest of its book, whatever ``book_ids`` say.
+    lesson_id: int | None = None
     conversation_id: int | None = None
 
 
@@ -51,21 +61,49 @@ def feedback_key(salt: bytes, turn_id: int) -> str:
 
 
 @router.post("/api/ask")
-async def ask(body: AskRequest, services: Services, account: Asker) -> StreamingResponse:
+async def ask(body: AskRequest, services: Services, account: Asker, admission: Admitting) -> StreamingResponse:
     """Server-sent events ``started`` (with the ``feedback_key`` of the turn), ``found``, ``draft``, ``checked``,
-    ``completed`` or ``error``."""
+    ``completed`` or ``error``. A pupil's turn may begin with ``masked``, and end with ``hint``, ``care`` or ``closed``
+    in place of an answer."""
+    await admission.admit(services, account)
     tutor = services.tutor
     if tutor is None:
         state = services.model_state
         raise LLMBusy("Mô hình đang khởi động, xin thử lại sau ít phút." if state.error is None else state.error)
-    scope = Scope(tuple(body.book_ids) if body.book_ids is not None else None, body.grade, body.subject)
-    owner = account.owner if account is not None else None
-    turn = _turn(tutor, body, scope, services.salt, owner)
+    scope = await asyncio.to_thread(scope_of, services.database, body)
+    events = await turn_events(services, account, body.question, scope, body.conversation_id)
+    turn = _streamed(admission.alone(account, events), services.salt)
     return StreamingResponse(turn, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _turn(tutor: Tutor, body: AskRequest, scope: Scope, salt: bytes, owner: str | None) -> AsyncIterator[str]:
-    events = tutor.ask(body.question, scope=scope, conversation_id=body.conversation_id, owner=owner)
+def scope_of(database: Database, body: AskRequest) -> Scope:
+    """Where a question is looked up.
+
+    Raises:
+        NotFound: no such lesson.
+    """
+    book_ids = body.book_ids
+    if body.lesson_id is not None:
+        with database.read() as session:
+            section = session.get(Section, body.lesson_id)
+        if section is None:
+            raise NotFound("Không có bài học này trong thư viện: hãy chọn lại bài.")
+        book_ids = [section.book_id]
+    return Scope(tuple(book_ids) if book_ids is not None else None, body.grade, body.subject, body.lesson_id)
+
+
+async def turn_events(
+    services: Services, account: Account | None, question: str, scope: Scope, conversation_id: int | None
+) -> AsyncGenerator[GuidedEvent, None]:
+    """The turn of whoever asks: a pupil's by the class's policy, everybody else's answered directly."""
+    if account is not None and account.learner_id is not None:
+        pupil = await asyncio.to_thread(pupil_of, services.database, account)
+        return services.guided.ask(question, pupil, scope=scope, conversation_id=conversation_id)
+    owner = account.owner if account is not None else None
+    return services.tutor.ask(question, scope=scope, conversation_id=conversation_id, owner=owner)
+
+
+async def _streamed(events: AsyncGenerator[GuidedEvent, None], salt: bytes) -> AsyncIterator[str]:
     try:
         # Closing matters: when the browser goes away, the model must stop working for it.
         async with aclosing(events):
@@ -79,9 +117,12 @@ async def _turn(tutor: Tutor, body: AskRequest, scope: Scope, salt: bytes, owner
         yield f"event: error\ndata: {data}\n\n"
 
 
-def event_json(event: Event) -> tuple[str, dict[str, Any]]:
+def event_json(event: GuidedEvent) -> tuple[str, dict[str, Any]]:
     """A turn's event as ``(name, plain values)``."""
     match event:
+        case Masked() | Cared() | Closed() | Hinted():
+            name = {Masked: "masked", Cared: "care", Closed: "closed", Hinted: "hint"}[type(event)]
+            return name, asdict(event) | ({"html": to_html(event.text)} if isinstance(event, Hinted) else {})
         case Started():
             return "started", asdict(event)
         case Found():
@@ -105,10 +146,13 @@ def event_json(event: Event) -> tuple[str, dict[str, Any]]:
         case Draft():
             return "draft", {"text": event.text}
         case Checked():
-            return "checked", asdict(event.sentence)
+            return "checked", asdict(event.sentence) | {"html": to_html(event.sentence.text)}
         case Completed():
+            answer = event.answer.to_json()
+            for sentence in answer["sentences"]:
+                sentence["html"] = to_html(sentence["text"])
             return "completed", {
-                "answer": event.answer.to_json(),
+                "answer": answer,
                 "model": asdict(event.finished) if event.finished else None,
                 "notice": event.notice,
                 "total_ms": event.total_ms,

@@ -164,7 +164,7 @@ def turn_for(database: Database, turn_id: int, *, owner: str | None) -> PastTurn
     with database.read() as session:
         turn = session.get(Turn, turn_id)
         if turn is None:
-            raise NotFound(f"there is no turn {turn_id}")
+            raise NotFound(f"Không có câu hỏi số {turn_id} trong các câu của bạn.")
         _conversation(session, turn.conversation_id, owner)
         return _past(database, turn)
 
@@ -207,7 +207,7 @@ def _conversation(session: Session, conversation_id: int, owner: str | None) -> 
     conversation = session.get(Conversation, conversation_id)
     # Somebody else's is answered like none at all: ids tell nothing.
     if conversation is None or conversation.owner != owner:
-        raise NotFound(f"there is no conversation {conversation_id!r}")
+        raise NotFound(f"Không có cuộc trò chuyện {conversation_id!r} trong các cuộc của bạn.")
     return conversation
 
 

@@ -47,6 +47,7 @@ class Vault:
         self._engine = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.NullPool, connect_args={"timeout": 30})
         self.key_file = (key_file or data_dir / KEY_FILE_NAME).expanduser()
         self._keys: dict[str, AESGCM] = {}
+        self._read_at = 0
         self._lock = threading.Lock()
         self._master = AESGCM(_school_key(self.key_file, may_make=not self.path.exists()))
         with self._connected() as connection:
@@ -113,6 +114,11 @@ class Vault:
 
     def _key(self, owner: str, *, may_make: bool) -> AESGCM:
         with self._lock:
+            # Another process may have destroyed a key since.
+            changed = self.path.stat().st_mtime_ns
+            if changed != self._read_at:
+                self._keys.clear()
+                self._read_at = changed
             key = self._keys.get(owner)
             if key is None:
                 if may_make:

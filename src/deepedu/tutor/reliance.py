@@ -51,6 +51,8 @@ def reliance(database: Database) -> list[Reliance]:
 
 
 def _counted(answer: dict[str, Any]) -> Iterator[str]:
+    if "kind" in answer:
+        return  # A hint, or a word of care.
     yield "answers"
     if not answer.get("found"):
         yield "not_found"

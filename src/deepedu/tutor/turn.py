@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from deepedu.base.config import TutorSettings
@@ -135,21 +135,25 @@ class Tutor:
         scope: Scope | None = None,
         conversation_id: int | None = None,
         owner: str | None = None,
+        asks: str | None = None,
+        history: Sequence[tuple[str, str]] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Runs a turn. Closing the generator stops the model and keeps the turn as ``stopped``.
 
         Args:
             owner: whose conversation it is; None without accounts.
+            asks: what is answered, where ``question`` is only the last word on it.
+            history: questions with their answers, oldest first, where the asker keeps them; None: the conversation's.
 
         Raises:
             BadRequest: an empty or overlong question.
             NotFound: no such conversation of this owner.
             StoreError, SearchError: the library itself failed; the turn is kept as ``failed``.
         """
-        question = _clean(question)
+        question = clean_question(question)
         scope = scope or Scope()
         begin = time.perf_counter()
-        history = await self._history(conversation_id, owner)
+        past = await self._history(conversation_id, owner) if history is None else self._latest(history)
         ids = (0, 0)
         if self.keeps_turns:
             ids = await asyncio.to_thread(
@@ -158,7 +162,7 @@ class Tutor:
         run = _Run(self, ids[1], self._owner(ids[0]))
         try:
             yield Started(*ids)
-            async with aclosing(self._answer(run, question, history, scope, begin)) as events:
+            async with aclosing(self._answer(run, asks or question, past, scope, begin)) as events:
                 async for event in events:
                     yield event
         except (GeneratorExit, asyncio.CancelledError):
@@ -168,11 +172,18 @@ class Tutor:
             run.close("failed", error=str(error))
             raise
 
+    def find(self, question: str, scope: Scope) -> list[Evidence]:
+        """Passages for a question. A lesson in ``scope`` that says nothing of it is left for the rest of its book."""
+        found = self.search.search(question, scope=scope, limit=SEARCHED_PASSAGES)
+        if scope.section_id is not None and not telling(question, found):
+            found = self.search.search(question, scope=replace(scope, section_id=None), limit=SEARCHED_PASSAGES)
+        return found
+
     async def _answer(
         self, run: "_Run", question: str, history: list[tuple[str, str]], scope: Scope, begin: float
     ) -> AsyncGenerator[Event, None]:
         full_question = _with_context(question, history)
-        found = await asyncio.to_thread(self.search.search, full_question, scope=scope, limit=SEARCHED_PASSAGES)
+        found = await asyncio.to_thread(self.find, full_question, scope)
         found = telling(question, found)[:HELD_PASSAGES]
         learnt = await self._learnt(full_question, scope, found)
         # What bullets stand on comes last: an answer may be held against it, the model reads the bullets instead.
@@ -249,6 +260,9 @@ class Tutor:
         digest = hashlib.blake2b(str(conversation_id).encode(), key=self._salt, digest_size=12)
         return f"c-{digest.hexdigest()}"
 
+    def _latest(self, history: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        return list(history[max(0, len(history) - self.settings.history_turns) :])
+
     async def _history(self, conversation_id: int | None, owner: str | None) -> list[tuple[str, str]]:
         if conversation_id is None or self.settings.history_turns == 0:
             return []
@@ -289,7 +303,12 @@ class _Run:
             finish_turn(self._tutor.database, self._turn_id, status, draft=self.draft, **values)
 
 
-def _clean(question: str) -> str:
+def clean_question(question: str) -> str:
+    """A question without needless spaces.
+
+    Raises:
+        BadRequest: it is empty or too long.
+    """
     question = " ".join(question.split())
     if not question:
         raise BadRequest("Chưa có câu hỏi: hãy gõ điều em muốn hỏi.")
