@@ -19,6 +19,7 @@ from deepedu.store import Database
 # Command -> (module, one line of help). The help stands here so that "deepedu --help" imports nothing.
 COMMANDS = {
     "ask": ("ask", "Ask one question of the textbooks."),
+    "backup": ("backup", "Back the data folder up into one file, also while in use."),
     "bench": ("bench", "Measure retrieval, grounding and more; compare two runs."),
     "books": ("books", "List, show and delete the books."),
     "chat": ("chat", "Talk with the tutor, turn by turn."),
@@ -29,7 +30,10 @@ COMMANDS = {
     "ingest": ("ingest", "Read documents into the library."),
     "learn": ("learn", "Ask a file of questions and learn from what went wrong."),
     "playbook": ("playbook", "See, approve and take back what the tutor has learnt."),
-    "serve": ("serve", "Start the tutor for browsers."),
+    "privacy": ("privacy", "Hand out or erase a person's data; delete what is too old."),
+    "school": ("school", "Accounts and classes: the first admin, passwords, rosters."),
+    "restore": ("backup", "Make a backup the data folder."),
+    "serve": ("serve", "Start the school's pages."),
 }
 
 errors = Console(stderr=True)

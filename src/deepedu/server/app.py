@@ -38,14 +38,39 @@ from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.playbook.book import Playbook
 from deepedu.search.embed import start_after_ingest
 from deepedu.search.search import Search
-from deepedu.server import feedback_routes, playbook_routes, session_routes, tutor_routes
+from deepedu.server import (
+    admin_class_routes,
+    admin_routes,
+    audit_routes,
+    book_routes,
+    consent_routes,
+    conversation_routes,
+    desk_routes,
+    family_routes,
+    feedback_routes,
+    import_routes,
+    key_routes,
+    oidc_routes,
+    openai_routes,
+    playbook_pages,
+    playbook_routes,
+    privacy_routes,
+    pupil_routes,
+    safety_routes,
+    session_routes,
+    student_routes,
+    tutor_routes,
+)
 from deepedu.server.access import CHANGE_PASSWORD, MustChangePassword, rules_of
+from deepedu.server.asking import help_lines
 from deepedu.server.engine_process import EngineProcess
 from deepedu.server.pages import language_of, render, translator, wants_page
 from deepedu.server.rates import Rate
 from deepedu.server.warming import warm_in_background
 from deepedu.store import Database
+from deepedu.tutor.guided import GuidedTutor
 from deepedu.tutor.learnt import BulletSource
+from deepedu.tutor.safety_rules import SafetyRules, load_rules
 from deepedu.tutor.turn import Tutor
 
 log = logging.getLogger(__name__)
@@ -76,6 +101,9 @@ class Services:
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     model_state: ModelState = field(default_factory=ModelState)
     tutor: Tutor | None = None
+    safety_rules: SafetyRules = field(default_factory=load_rules, repr=False)
+    # The tutor as pupils meet it; there when ``tutor`` is.
+    guided: GuidedTutor | None = None
 
 
 def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI:
@@ -85,11 +113,14 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
         model: asked instead of an endpoint; neither ``llm.url`` nor an engine of ours is used then.
 
     Raises:
-        ConfigError: the teachers' key in the environment is not fit to be one, or a server without accounts would be
-            open to the network.
+        ConfigError: the teachers' key in the environment is not fit to be one, the school's safety words or help lines
+            cannot be read, or a server without accounts would be open to the network.
     """
     _check_open(settings)
     teacher_key = playbook_routes.key_from(os.environ)
+    school_words = settings.school.safety_file
+    safety_rules = load_rules(*([school_words] if school_words else []))
+    help_lines(settings.school)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -97,9 +128,8 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
             database = Database(settings.store)
             stack.callback(database.close)
             search = Search(database, settings.search)
-            services = Services(
-                settings, database, search, Playbook(database, limit_tokens=settings.playbook.limit_tokens), teacher_key
-            )
+            playbook = Playbook(database, limit_tokens=settings.playbook.limit_tokens)
+            services = Services(settings, database, search, playbook, teacher_key, safety_rules=safety_rules)
             app.state.services = services
             await _connect_model(services, model, stack)
             start_after_ingest(settings)
@@ -123,7 +153,26 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
 
 
 # What a server with accounts has besides.
-SCHOOL_ROUTERS = (session_routes.router,)
+SCHOOL_ROUTERS = (
+    session_routes.router,
+    oidc_routes.router,
+    openai_routes.router,
+    key_routes.router,
+    pupil_routes.router,
+    conversation_routes.router,
+    admin_routes.router,
+    admin_class_routes.router,
+    import_routes.router,
+    book_routes.router,
+    student_routes.router,
+    safety_routes.router,
+    playbook_pages.router,
+    family_routes.router,
+    desk_routes.router,
+    consent_routes.router,
+    privacy_routes.router,
+    audit_routes.router,
+)
 
 
 def _check_open(settings: Settings) -> None:
@@ -141,7 +190,9 @@ async def _connect_model(services: Services, model: ChatModel | None, stack: con
     def connected(chat: ChatModel) -> None:
         cache = PrefixCacheClient(chat) if isinstance(chat, ChatClient) else None
         bullets = BulletSource(services.playbook, services.database, settings.playbook)
-        services.tutor = Tutor(services.database, services.search, chat, settings.tutor, cache, bullets)
+        tutor = Tutor(services.database, services.search, chat, settings.tutor, cache, bullets)
+        services.guided = GuidedTutor(tutor, services.safety_rules, help_lines(settings.school))
+        services.tutor = tutor
         services.model_state = ModelState("ready")
         if cache is not None and settings.tutor.warm_after_ingest == "background":
             task = asyncio.create_task(warm_in_background(services.database, cache, settings.tutor))
