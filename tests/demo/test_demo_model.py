@@ -27,7 +27,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_demo_ends_with_the_right_answer_and_its_source(tmp_path: Path) -> None:
-    result = run("--data", str(tmp_path / "demo"), "demo")
+    result = run("--data", str(tmp_path / "demo"), "demo", "--no-school")
     assert result.returncode == 0, result.stderr
     answer = result.stdout.partition("Em hỏi:")[2]
     shown = [line for line in answer.splitlines() if line.startswith(("✓", "❝"))]

@@ -85,8 +85,10 @@ def start_turn(
 def save_draft(database: Database, turn_id: int, draft: str) -> None:
     """Keeps what has streamed so far."""
     with database.write() as session:
-        turn = session.get_one(Turn, turn_id)
-        turn.draft = database.vault.seal(database.vault.owner_of(turn.question), draft)
+        turn = session.get(Turn, turn_id)
+        # A turn that was deleted while it streams stays deleted.
+        if turn is not None:
+            turn.draft = database.vault.seal(database.vault.owner_of(turn.question), draft)
 
 
 def finish_turn(

@@ -48,6 +48,13 @@ def write_keys(vault: Vault, target: Path) -> None:
             part.unlink()
 
 
+def refuse_keys(data_dir: Path) -> None:
+    """Raises: BadRequest: the folder has keys."""
+    present = [name for name in (KEYS_NAME, KEY_FILE_NAME) if (data_dir / name).exists()]
+    if present:
+        raise BadRequest(f"{data_dir} đã có khóa ({', '.join(present)}): hãy bỏ --keys, khóa đang có vẫn được dùng")
+
+
 def restore_keys(file: Path, data_dir: Path) -> None:
     """Puts the keys of a copy into a data folder that has none.
 
@@ -56,9 +63,7 @@ def restore_keys(file: Path, data_dir: Path) -> None:
         StoreError: the file cannot be read, or is no copy of keys.
     """
     data_dir = data_dir.expanduser()
-    present = [name for name in (KEYS_NAME, KEY_FILE_NAME) if (data_dir / name).exists()]
-    if present:
-        raise BadRequest(f"{data_dir} đã có khóa ({', '.join(present)}): hãy bỏ --keys, khóa đang có vẫn được dùng")
+    refuse_keys(data_dir)
     contents: dict[str, bytes] = {}
     try:
         with tarfile.open(file, "r:") as archive:

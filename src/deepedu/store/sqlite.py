@@ -54,13 +54,14 @@ def for_writing(engine: sa.Engine) -> sa.Engine:
     return engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
 
 
-def empty_journal(engine: sa.Engine) -> None:
+def empty_journal(engine: sa.Engine) -> bool:
     """Moves everything from the write-ahead log into the database and cuts the log to nothing: until then it holds what
-    was deleted or overwritten."""
+    was deleted or overwritten. False: somebody was reading all the time, so nothing was cut."""
     with engine.connect() as connection:
         connection.exec_driver_sql("COMMIT")
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        busy, _, _ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
         connection.exec_driver_sql("BEGIN")
+    return not busy
 
 
 def ensure_text_index(connection: sa.Connection) -> None:
