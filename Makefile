@@ -32,6 +32,11 @@ $(VENV)/test-installed: pyproject.toml constraints.txt $(VENV)/created
 	@$(PIP_INSTALL) --editable '.[engine,server,bench,dev]'
 	@touch $@ $(VENV)/demo-installed
 
+# What looks for faults in pages for people who see or hear badly; without npm those tests are skipped and say so.
+$(VENV)/axe-installed: $(VENV)/created
+	@if command -v npm >/dev/null; then npm install --silent --no-fund --no-audit --prefix $(VENV)/axe axe-core@4.14.1; fi
+	@touch $@
+
 demo: $(VENV)/demo-installed
 	@$(BIN)/deepedu demo
 
@@ -41,7 +46,7 @@ check: $(VENV)/test-installed
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-test: check
+test: check $(VENV)/axe-installed
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 format: $(VENV)/test-installed
