@@ -17,7 +17,7 @@ from deepedu.school.classes import children_of, enrol, members
 from deepedu.school.directory import find_people, name_order, person_detail
 from deepedu.school.overview import BACKUP_NOTE, overview
 from deepedu.school.people import BadField, Details
-from deepedu.school.roster import read_roster
+from deepedu.school.roster_file import read_roster
 from deepedu.school.roster_import import ImportPreview, SchoolChanged, import_roster, preview_import
 from deepedu.store import Database
 from deepedu.store.tables import ClassMember, Guardianship, Person, SchoolClass

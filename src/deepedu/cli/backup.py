@@ -8,8 +8,9 @@ import click
 from deepedu.cli.main import open_database, settings_with
 from deepedu.school.erasure import resume_erasures
 from deepedu.school.overview import BACKUP_NOTE
-from deepedu.store.backup import check_backup, restore_backup, write_backup
+from deepedu.store.backup import check_backup, write_backup
 from deepedu.store.keys_copy import refuse_keys, restore_keys, write_keys
+from deepedu.store.restore import restore_backup
 
 _MB = 1e6
 

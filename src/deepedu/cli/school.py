@@ -16,8 +16,9 @@ from deepedu.school.class_changes import is_school_year, list_classes
 from deepedu.school.classes import school_year_of
 from deepedu.school.directory import STATES, find_people, named
 from deepedu.school.people import Slip
-from deepedu.school.roster import MAX_FILE_BYTES, passwords_csv, read_roster, result_csv
+from deepedu.school.roster_file import MAX_FILE_BYTES, read_roster
 from deepedu.school.roster_import import ImportPreview, import_roster, preview_import
+from deepedu.school.roster_plan import passwords_csv, result_csv
 from deepedu.store import Database
 
 _ROLES = {"student": "học sinh", "teacher": "giáo viên", "guardian": "phụ huynh", "admin": "quản trị"}

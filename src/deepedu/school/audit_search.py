@@ -81,7 +81,7 @@ def _public_id(session: Session, who: str) -> str | None:
     return person.public_id if person is not None else None
 
 
-def _filtered(wanted: AuditFilter, person: str, before: int | None) -> sa.Select[tuple[AuditEntry]]:
+def _filtered(wanted: AuditFilter, person: str, before: int | None) -> sa.Select[AuditEntry]:
     found = sa.select(AuditEntry).order_by(AuditEntry.number.desc())
     if before is not None:
         found = found.where(AuditEntry.number < before)

@@ -285,7 +285,7 @@ def withdrawn_students(database: Database) -> list[tuple[Account, datetime]]:
         .order_by(newest.desc())
     )
     with database.read() as session:
-        return [(account_of(person), at) for person, at in session.execute(wanted)]
+        return [(account_of(person), at) for person, at in session.execute(wanted) if at is not None]
 
 
 def _give(session: Session, form: PaperForm, text: ConsentText, by: Account, guardian: Account | None) -> int:
@@ -361,7 +361,7 @@ def _standing(
     )
 
 
-def _students_of(class_id: int) -> sa.Select[tuple[Person]]:
+def _students_of(class_id: int) -> sa.Select[Person]:
     return (
         sa.select(Person)
         .join(ClassMember, ClassMember.person_id == Person.id)

@@ -34,7 +34,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -49,6 +49,8 @@ from deepedu.store.tables import AuditEntry, Base, Conversation, Person, Playboo
 
 Reason = Literal["withdrawn", "request", "left", "mistake", "restored"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
+# What people choose from; the other is the program's own.
+CHOSEN_REASONS: tuple[Reason, ...] = ("withdrawn", "request", "left", "mistake")
 BEGUN, ERASED, REQUESTED = "person.erase.begin", "person.erase", "person.erase.request"
 # Columns that hold whose a row is, by ``Account.owner``, without referring to ``people``.
 OWNER_COLUMNS = ("learner_id", "owner")
@@ -108,6 +110,11 @@ class Certificate:
         if certificate.digest != digest:
             raise StoreError(f"the certificate of {certificate.person} was changed since it was written")
         return certificate
+
+
+def reason_of(text: str) -> Reason | None:
+    """The reason of that name; None: there is none."""
+    return cast(Reason, text) if text in REASONS else None
 
 
 @dataclass(frozen=True)
@@ -370,8 +377,7 @@ def _begun(database: Database, person: Account) -> tuple[Reason, _Actor]:
         if entry is None:
             return "restored", _Actor(SYSTEM, SYSTEM)
         role = session.scalar(sa.select(Person.role).where(Person.public_id == entry.actor))
-        reason = next(each for each in REASONS if each == entry.detail)
-        return reason, _Actor(entry.actor, role or entry.actor)
+        return reason_of(entry.detail) or "restored", _Actor(entry.actor, role or entry.actor)
 
 
 def _living_turns(database: Database, turns: Collection[int], without_owner: str | None) -> set[int]:

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import sqlalchemy as sa
 
@@ -86,7 +86,7 @@ def _pieces(
     chats: Sequence[int] | None,
 ) -> Iterator[bytes]:
     pipe = _Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:  # pyright: ignore[reportArgumentType]
+    with zipfile.ZipFile(cast(IO[bytes], pipe), "w", zipfile.ZIP_DEFLATED) as archive:
         add = _Adding(archive, at)
         add("README.txt", readme)
         for name, values in parts.items():

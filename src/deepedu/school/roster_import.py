@@ -20,15 +20,13 @@ from deepedu.school.accounts import clean_username, new_password
 from deepedu.school.audit import record
 from deepedu.school.classes import create_class, enrol, grant
 from deepedu.school.people import hash_initial
-from deepedu.school.roster import (
+from deepedu.school.roster import Roster, RosterRow, Teaching
+from deepedu.school.roster_plan import (
     FieldChange,
     ImportPlan,
     InitialPassword,
     KnownPerson,
     Match,
-    Roster,
-    RosterRow,
-    Teaching,
     plan,
     suggest_username,
 )

@@ -36,6 +36,7 @@ from deepedu.llm.chat import ChatModel
 from deepedu.llm.client import ChatClient
 from deepedu.llm.prefix_cache import PrefixCacheClient
 from deepedu.playbook.book import Playbook
+from deepedu.school.retention import keep_retention
 from deepedu.search.embed import start_after_ingest
 from deepedu.search.search import Search
 from deepedu.server import (
@@ -55,7 +56,13 @@ from deepedu.server import (
     playbook_pages,
     playbook_routes,
     privacy_routes,
+    progress_routes,
     pupil_routes,
+    quiz_api_routes,
+    quiz_assignment_routes,
+    quiz_drafting_routes,
+    quiz_routes,
+    quiz_taking_routes,
     safety_routes,
     session_routes,
     student_routes,
@@ -65,6 +72,7 @@ from deepedu.server.access import CHANGE_PASSWORD, MustChangePassword, rules_of
 from deepedu.server.asking import help_lines
 from deepedu.server.engine_process import EngineProcess
 from deepedu.server.pages import language_of, render, translator, wants_page
+from deepedu.server.quiz_taking_routes import keep_closing
 from deepedu.server.rates import Rate
 from deepedu.server.warming import warm_in_background
 from deepedu.store import Database
@@ -133,6 +141,9 @@ def create_app(settings: Settings, *, model: ChatModel | None = None) -> FastAPI
             app.state.services = services
             await _connect_model(services, model, stack)
             start_after_ingest(settings)
+            if settings.server.access == "accounts":
+                for chore in (keep_retention(database, settings.school), keep_closing(database)):
+                    stack.push_async_callback(_cancel, asyncio.create_task(chore))
             yield
 
     app = FastAPI(title="DeepEdu", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -164,6 +175,13 @@ SCHOOL_ROUTERS = (
     admin_class_routes.router,
     import_routes.router,
     book_routes.router,
+    quiz_routes.router,
+    quiz_drafting_routes.router,
+    quiz_drafting_routes.api,
+    quiz_assignment_routes.router,
+    quiz_taking_routes.router,
+    quiz_api_routes.router,
+    progress_routes.router,
     student_routes.router,
     safety_routes.router,
     playbook_pages.router,

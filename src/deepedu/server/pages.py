@@ -1,4 +1,4 @@
-"""Pages: Jinja templates in ``web/templates``, in Vietnamese; other languages from ``web/<language>.toml``.
+"""Pages: Jinja templates in ``web/templates``, in Vietnamese; other languages from ``web/<language>*.toml``.
 
 Every text of a template stands in ``_("…")``. Pages load nothing but our own files, and no script or style inside them.
 """
@@ -53,8 +53,11 @@ def catalogue(language: Language) -> Mapping[str, str]:
     """Vietnamese text -> text in ``language``; empty for Vietnamese itself."""
     if language == "vi":
         return {}
-    text = resources.files("deepedu.server").joinpath(f"web/{language}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    texts: dict[str, str] = {}
+    for part in sorted(resources.files("deepedu.server").joinpath("web").iterdir(), key=lambda each: each.name):
+        if re.fullmatch(rf"{language}(_\w+)?\.toml", part.name):
+            texts |= tomllib.loads(part.read_text(encoding="utf-8"))
+    return texts
 
 
 def translator(language: Language) -> Callable[..., str]:
