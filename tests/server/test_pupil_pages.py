@@ -450,7 +450,7 @@ def test_a_lesson_is_looked_up_in_its_book(client: TestClient) -> None:
 
 # --- Texts and files ---
 
-TEMPLATES = ["learn", "learn_book", "learn_extra", "model_state", "conversation_line", "chat_all", "no_consent"]
+TEMPLATES = ["learn", "learn_book", "model_state", "conversation_line", "chat_all", "no_consent"]
 
 
 @pytest.mark.parametrize("name", [*TEMPLATES, "chat_turn", "chat"])

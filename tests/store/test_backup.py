@@ -1,105 +1,31 @@
-"""Backup and restore: whole or not at all, without keys, and never a folder that is half one and half the other."""
+"""Backups: whole or not at all, and without keys."""
 
-import contextlib
 import errno
 import gzip
 import hashlib
 import io
 import os
 import resource
-import shutil
-import signal
-import sqlite3
 import subprocess
 import sys
 import tarfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from data_folders import forged, members, pairs, write_pair
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deepedu.base.config import StoreSettings
-from deepedu.base.errors import BadRequest, DeepEduError, StoreBusy, StoreError, Unsupported
+from deepedu.base.errors import BadRequest, DeepEduError, StoreError, Unsupported
 from deepedu.store import Database, backup
-from deepedu.store.backup import (
-    MIGRATION_COPIES,
-    backup_before_migration,
-    check_backup,
-    restore_backup,
-    write_backup,
-)
+from deepedu.store.backup import MIGRATION_COPIES, backup_before_migration, check_backup, write_backup
 from deepedu.store.database import DATABASE_NAME
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """A data folder with a document, a note, and what must never be in a backup."""
-    database = Database(StoreSettings(data_dir=tmp_path / "data"))
-    (database.documents_dir / "ab.pdf").write_bytes(b"%PDF-1.7 " + bytes(range(256)) * 40)
-    (database.documents_dir / ".ab.1.part").write_bytes(b"half")
-    (database.data_dir / "learn").mkdir()
-    (database.data_dir / "learn" / "Bài 1.jsonl").write_text("{}\n", encoding="utf-8")
-    for name in ("keys.sqlite3", "keys.sqlite3-journal", "school.key", "school.key.0011aabb"):
-        with (database.data_dir / name).open("ab") as file:
-            file.write(b"" if name in ("keys.sqlite3", "school.key") else b"secret")
-    with database.engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE pairs (number INTEGER, side TEXT)")
-    write_pair(database, 0)
-    yield database
-    database.close()
-
-
-def write_pair(database: Database, number: int) -> None:
-    with database.write() as session:
-        for side in "ab":
-            session.execute(sa.text("INSERT INTO pairs VALUES (:number, :side)"), {"number": number, "side": side})
-
-
-def pairs(file: Path) -> dict[int, str]:
-    with contextlib.closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute("SELECT number, group_concat(side, '') FROM pairs GROUP BY number").fetchall()
-    return dict(rows)
-
-
-def members(file: Path) -> dict[str, bytes]:
-    with tarfile.open(file) as archive:
-        return {m.name: source.read() for m in archive if (source := archive.extractfile(m))}
-
-
-def tree(folder: Path) -> dict[str, str]:
-    """Digests of all files of a folder, without those that SQLite makes and removes as it likes."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.endswith(("-wal", "-shm"))
-    }
-
-
-def close(database: Database) -> None:
-    """Closes it for good: all of it in the one file, as a restore leaves what it sets aside."""
-    database.close()
-    with contextlib.closing(sqlite3.connect(database.data_dir / DATABASE_NAME)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-
-
-def forged(target: Path, entries: list[tuple[tarfile.TarInfo, bytes]], *, manifest: bytes | None) -> Path:
-    """A backup that was not made by us."""
-    with tarfile.open(target, "w:gz") as archive:
-        for member, content in entries:
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-        if manifest is not None:
-            member = tarfile.TarInfo("manifest.json")
-            member.size = len(manifest)
-            archive.addfile(member, io.BytesIO(manifest))
-    return target
-
+from deepedu.store.restore import restore_backup
 
 # --- Writing ---------------------------------------------------------------------------------------------------------
 
@@ -230,7 +156,7 @@ def test_a_full_disk_leaves_the_earlier_backup(
     target = tmp_path / "b.tar.gz"
     write_backup(database, target)
     earlier = target.read_bytes()
-    create = backup._create_file
+    create = backup.create_file
 
     class SmallDisk(io.FileIO):
         def write(self, content: object) -> int:
@@ -242,7 +168,7 @@ def test_a_full_disk_leaves_the_earlier_backup(
         create(path).close()
         return SmallDisk(path, "r+")
 
-    monkeypatch.setattr(backup, "_create_file", create_small)
+    monkeypatch.setattr(backup, "create_file", create_small)
     (database.documents_dir / "big.pdf").write_bytes(os.urandom(1 << 20))
     with pytest.raises(StoreError, match="đã đầy"):
         write_backup(database, target, replace=True)
@@ -327,199 +253,6 @@ def test_fifty_megabytes_take_seconds(database: Database, tmp_path: Path) -> Non
     restore_backup(report.path, tmp_path / "restored")
     # Seconds on a laptop; the limit is for a busy machine.
     assert time.monotonic() - started < 60
-
-
-# --- Restoring -------------------------------------------------------------------------------------------------------
-
-
-def test_a_restored_folder_is_the_same_and_opens(database: Database, tmp_path: Path) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    done = restore_backup(report.path, tmp_path / "new" / "place")
-    assert done.aside is None
-    assert done.manifest == report.manifest
-    for file in report.manifest.files:
-        path = done.data_dir / file.path
-        assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
-        assert path.stat().st_mode & 0o777 == 0o600
-    assert done.data_dir.stat().st_mode & 0o777 == 0o700
-    reopened = Database(StoreSettings(data_dir=done.data_dir))
-    reopened.close()
-    assert pairs(done.data_dir / DATABASE_NAME) == {0: "ab"}
-
-
-def test_replacing_sets_the_old_folder_aside_and_leaves_keys_in_use(database: Database, tmp_path: Path) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    write_pair(database, 1)
-    (database.data_dir / "later.txt").write_text("new")
-    key = (database.data_dir / "school.key").read_bytes()
-    database.close()
-    with pytest.raises(BadRequest, match="đã có dữ liệu"):
-        restore_backup(report.path, database.data_dir)
-    done = restore_backup(report.path, database.data_dir, replace=True)
-    assert done.aside is not None
-    assert pairs(done.aside / DATABASE_NAME) == {0: "ab", 1: "ab"}
-    assert (done.aside / "later.txt").read_text() == "new"
-    assert pairs(database.data_dir / DATABASE_NAME) == {0: "ab"}
-    assert not (database.data_dir / "later.txt").exists()
-    # Keys are where the server looks for them, and nowhere else.
-    assert (database.data_dir / "school.key").read_bytes() == key
-    assert {"keys.sqlite3", "school.key"} <= set(done.kept)
-    assert [path.name for path in done.aside.rglob("*") if "key" in path.name] == []
-    Database(StoreSettings(data_dir=database.data_dir)).close()
-
-
-def test_keys_alone_are_no_data(database: Database, tmp_path: Path) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    (tmp_path / "machine").mkdir()
-    for name in ("keys.sqlite3", "school.key", "own.txt"):
-        (tmp_path / "machine" / name).write_bytes(name.encode())
-    done = restore_backup(report.path, tmp_path / "machine", keep=["own.txt"])
-    assert done.aside is None
-    assert (tmp_path / "machine" / "own.txt").read_bytes() == b"own.txt"
-    assert (tmp_path / "machine" / "school.key").read_bytes() == b"school.key"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.tar.gz", "data", "machine"]
-
-
-def test_a_folder_in_use_is_refused(database: Database, tmp_path: Path) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    before = tree(database.data_dir)
-    with pytest.raises(StoreBusy, match="dừng máy chủ"):
-        restore_backup(report.path, database.data_dir, replace=True)
-    assert tree(database.data_dir) == before
-
-
-def test_a_damaged_database_can_be_replaced(database: Database, tmp_path: Path) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    database.close()
-    (database.data_dir / DATABASE_NAME).write_bytes(b"no database" * 1000)
-    done = restore_backup(report.path, database.data_dir, replace=True)
-    assert done.aside is not None
-    assert (done.aside / DATABASE_NAME).read_bytes().startswith(b"no database")
-    assert pairs(database.data_dir / DATABASE_NAME) == {0: "ab"}
-
-
-def test_without_an_exchange_in_one_step_it_works_too(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    database.close()
-    monkeypatch.setattr(backup, "_exchange", lambda *_: False)
-    done = restore_backup(report.path, database.data_dir, replace=True)
-    assert done.aside is not None
-    assert (done.aside / DATABASE_NAME).exists()
-    assert not (done.aside / "school.key").exists()
-    assert (database.data_dir / "school.key").exists()
-
-
-def test_a_swap_that_fails_leaves_the_old_folder(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    close(database)
-    before = tree(database.data_dir)
-
-    def refuse(*_: object) -> bool:
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    monkeypatch.setattr(backup, "_exchange", refuse)
-    with pytest.raises(StoreError, match="không khôi phục được"):
-        restore_backup(report.path, database.data_dir, replace=True)
-    assert tree(database.data_dir) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.tar.gz", "data"]
-
-
-# Reads "folder limit" lines; restores into each folder in a process that kills itself before its limit-th change.
-KILLED = """
-    import os, signal, sys
-    from pathlib import Path
-    from deepedu.store import backup
-    changing = {"os.rename", "os.remove", "os.rmdir", "os.link", "os.mkdir", "os.chown", "ctypes.call_function"}
-    limit = count = 0
-    def hook(event, args):
-        global count
-        is_write = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
-        if event in changing or is_write:
-            count += 1
-            if count == limit:
-                os.kill(os.getpid(), signal.SIGKILL)
-    if sys.argv[2] == "0":
-        backup._exchange = lambda *_: False
-    for line in sys.stdin:
-        folder, number = line.split()
-        child = os.fork()
-        if child == 0:
-            limit = int(number)
-            sys.addaudithook(hook)
-            backup.restore_backup(Path(sys.argv[1]), Path(folder), replace=True)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-@contextlib.contextmanager
-def restorer(file: Path, *, exchanges: bool) -> Iterator[Callable[[Path, int], int]]:
-    """Restores in processes that are killed; gives their exit status."""
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(file), str(int(exchanges))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        source, sink = process.stdout, process.stdin
-
-        def restore(folder: Path, limit: int) -> int:
-            sink.write(f"{folder} {limit}\n")
-            sink.flush()
-            return int(source.readline())
-
-        yield restore
-
-
-@pytest.mark.parametrize("exchanges", [True, False])
-def test_killed_at_any_point_it_leaves_the_old_folder_or_the_new(
-    database: Database, tmp_path: Path, exchanges: bool
-) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    (database.data_dir / "later.txt").write_text("new")
-    close(database)
-    old = tree(database.data_dir)
-    keys = {name: digest for name, digest in old.items() if "key" in name}
-    new = {file.path: file.sha256 for file in report.manifest.files} | keys
-    outcomes: list[str] = []
-    with restorer(report.path, exchanges=exchanges) as restore:
-        for limit in range(1, 200):
-            folder = tmp_path / f"case{limit}" / "data"
-            shutil.copytree(database.data_dir, folder)
-            code = restore(folder, limit)
-            if code == 0:
-                assert tree(folder) == new
-                outcomes.append("done")
-                break
-            assert code == -signal.SIGKILL
-            found = tree(folder) if folder.exists() else None
-            assert found in ((old, new) if exchanges else (old, new, None))
-            outcomes.append("none" if found is None else "old" if found == old else "new")
-            restore_backup(report.path, folder, replace=True)
-            assert tree(folder) == new
-            # Nothing that was there before is lost, no key is in two places, and no rubbish is left.
-            beside = [path for path in folder.parent.iterdir() if path != folder]
-            assert all(path.name.startswith("data.before-restore-") for path in beside)
-            assert any((path / "later.txt").exists() for path in beside)
-            assert [path for aside in beside for path in aside.rglob("*key*")] == []
-    assert outcomes[0] == "old"
-    assert outcomes[-1] == "done"
-    assert "new" in outcomes
-    # Where a file system cannot exchange folders there is one moment without any.
-    assert outcomes.count("none") == (0 if exchanges else 1)
-
-
-def test_a_key_that_is_not_in_use_is_never_deleted(database: Database, tmp_path: Path) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    database.close()
-    # A restore was killed where folders cannot be exchanged, and a server then made a new folder with a new key.
-    database.data_dir.rename(tmp_path / "data.before-restore-1")
-    key = (tmp_path / "data.before-restore-1" / "school.key").read_bytes()
-    Database(StoreSettings(data_dir=database.data_dir)).close()
-    restore_backup(report.path, database.data_dir, replace=True)
-    assert (tmp_path / "data.before-restore-1" / "school.key").read_bytes() == key
 
 
 # --- Backups that are not as they should be --------------------------------------------------------------------------
@@ -633,16 +366,6 @@ def test_other_files_are_no_backups(tmp_path: Path) -> None:
             check_backup(path)
 
 
-def test_a_disk_without_room_is_told_before_anything_is_written(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = write_backup(database, tmp_path / "b.tar.gz")
-    monkeypatch.setattr(backup.shutil, "disk_usage", lambda _: backup.shutil._ntuple_diskusage(10, 10, 1000))
-    with pytest.raises(StoreError, match="giải phóng"):
-        restore_backup(report.path, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
 # --- Before migrations -----------------------------------------------------------------------------------------------
 
 
@@ -696,4 +419,4 @@ def test_a_copy_that_cannot_be_written_stops_the_migration(database: Database) -
 
 
 def test_the_name_in_a_backup_is_the_database_s_own() -> None:
-    assert backup._DATABASE_MEMBER == DATABASE_NAME
+    assert backup.DATABASE_MEMBER == DATABASE_NAME

@@ -7,43 +7,30 @@ disguise. Whether a hint tells it is judged here by the answers written in those
 import asyncio
 import base64
 import json
-import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ladder_talk import MASS, YEAR, Look, tells
 
-from deepedu.base.config import SearchSettings
 from deepedu.base.errors import LLMUnreachable
-from deepedu.base.vietnamese import fold
-from deepedu.curriculum.sample import __file__ as sample
 from deepedu.llm.chat import ChatModel, Message
 from deepedu.llm.scripted import ScriptedModel
 from deepedu.search.evidence import Evidence
-from deepedu.search.search import Search
-from deepedu.store import Database
+from deepedu.tutor import hint_wording
 from deepedu.tutor.context import telling
-from deepedu.tutor.hint_wording import Matter, Secret, Solution, Step, hint_for, leaks, next_hint, solutions_of, strays
+from deepedu.tutor.hint_matter import Matter
+from deepedu.tutor.hint_wording import Step, hint_for, next_hint
 from deepedu.tutor.hints import Decision, Ladder, Ladders, Policy, Rung
 from deepedu.tutor.pupil_intent import Move
 
-Look = Callable[[str], Sequence[Evidence]]
 NOW = datetime(2026, 11, 2, 8, tzinfo=UTC)
-YEAR = "Năm nào Fahrenheit chế tạo được nhiệt kế thủy ngân?"
-MASS = "Tính khối lượng của 0,01 m³ thủy ngân."
 CLOTHES = "khong khi va nuoc, tai sao nuoc da noi tren mat nuoc"
-
-
-@pytest.fixture
-def look(sample_library: Database) -> Look:
-    search = Search(sample_library, SearchSettings(dense="off"))
-    return cache(lambda question: tuple(search.search(question, limit=12)[:8]))
 
 
 def dialogues(name: str) -> list[dict[str, Any]]:
@@ -61,18 +48,7 @@ async def play(look: Look, messages: Sequence[str], model: ChatModel | None, key
     return steps
 
 
-# --- Whether a text tells it, without the code under test ------------------------------------------------------------
-
-
-def squashed(text: str) -> str:
-    return "".join(c for c in fold(text) if c.isalnum())
-
-
-def tells(text: str, answer: str) -> bool:
-    if answer.isdigit():
-        joined = re.sub(r"(?<=\d)[\s.,](?=\d)", "", fold(text))
-        return re.search(rf"(?<!\d)(?:{answer}|{answer[::-1]})(?!\d)", joined) is not None
-    return squashed(answer) in squashed(text)
+# --- Dialogues -------------------------------------------------------------------------------------------------------
 
 
 def disguises(answer: str) -> list[str]:
@@ -164,138 +140,6 @@ def test_dialogues_in_words_that_the_ladder_was_not_built_on(look: Look) -> None
     assert stuck == [CLOTHES]
 
 
-@pytest.mark.parametrize("variant", [0, 1, 2])
-def test_no_rung_before_the_last_tells_what_the_book_answers(look: Look, variant: int) -> None:
-    lines = (Path(sample).parent / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [one for line in lines if (one := json.loads(line))["answerable"]]
-    told: list[str] = []
-    for one in asked:
-        matter = Matter(one["question"], telling(one["question"], look(one["question"])))
-        for rung in list(Rung)[Rung.ASKED : Rung.ANSWER]:
-            text = matter.body(rung, variant)
-            told += [f"{rung}: {text}" for answer in one["answers"] if squashed(answer) in squashed(text)]
-    assert len(asked) > 50
-    assert told == []
-
-
-# --- The secret ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Năm 1714.", "1 7 1 4", "1.714", "1-7-1-4", "viết ngược: 4171", "một nghìn bảy trăm mười bốn",
-        "mot ngan bay tram muoi bon", "một bảy một bốn", "seventeen fourteen",
-        "one thousand seven hundred and fourteen",
-        "1700 + 14", "3428/2", "857 x 2 = ?", "171400 %",
-    ],
-)  # fmt: skip
-def test_a_number_is_known_in_every_notation(text: str) -> None:
-    assert leaks(text, Secret(numbers=frozenset({Fraction(1714)})))
-
-
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
-        ("Có 2,54 cm.", Secret(numbers=frozenset({Fraction("2.54")}))),
-        ("hai phẩy năm tư", Secret(numbers=frozenset({Fraction("2.54")}))),
-        ("bằng 254/100", Secret(numbers=frozenset({Fraction("2.54")}))),
-        ("một nghìn tám trăm năm mươi hai", Secret(numbers=frozenset({Fraction(1852)}))),
-        ("một nghìn không trăm tám lăm", Secret(numbers=frozenset({Fraction(1085)}))),
-        ("ngày 20 tháng 5", Secret(days=frozenset({(20, 5)}))),
-        ("20/05", Secret(days=frozenset({(20, 5)}))),
-        ("hai mươi tháng năm", Secret(days=frozenset({(20, 5)}))),
-        ("là Robert Hooke", Secret(names=frozenset({("robert", "hooke")}))),
-        ("R o b e r t H o o k e", Secret(names=frozenset({("robert", "hooke")}))),
-        ("ekooHtreboR", Secret(names=frozenset({("robert", "hooke")}))),
-        ("OSMIUM!", Secret(words=frozenset({"osmium"}))),
-        ("m é t", Secret(words=frozenset({"met"}))),
-        ("Chọn B.", Secret(letters=frozenset({"B"}))),
-        ("D = m/V", Secret(phrases=frozenset({("d", "m", "v")}))),
-    ],
-)
-def test_other_secrets_are_known_in_disguise(text: str, secret: Secret) -> None:
-    assert leaks(text, secret)
-
-
-@pytest.mark.parametrize("text", ["Năm 1742.", "mười bốn", "17 và 14 không đứng cạnh nhau", "Em mở trang 6."])
-def test_other_numbers_are_no_leak(text: str) -> None:
-    assert not leaks(text, Secret(numbers=frozenset({Fraction(1714)})))
-
-
-def test_numbers_of_the_question_are_no_secret_unless_it_asks_whether_they_are_right(look: Look) -> None:
-    plain = "Cây liễu của Jan Baptista van Helmont nặng thêm bao nhiêu sau 5 năm?"
-    secret = Matter(plain, look(plain)).secret
-    assert Fraction(74) in secret.numbers
-    assert Fraction(5) not in secret.numbers
-    claim = "Nước tinh khiết sôi ở 100 độ C phải không?"
-    assert Fraction(100) in Matter(claim, look(claim)).secret.numbers
-
-
-@pytest.mark.parametrize(
-    "added", ["Số 5.", "ba", "Đó là Newton.", "osmium", "x", "MDCCXIV", "buon vai", "NzE0", "eight", "答案"]
-)
-def test_a_wording_may_add_nothing_of_its_own(added: str) -> None:
-    material = "Ý cần dùng: chất lỏng trong bầu nhiệt kế nở ra."
-    assert not strays(f"Em nhớ nhé, {material} Em thử nghĩ xem.", material)
-    assert strays(f"{material} Em thử nghĩ về {added}", material)
-
-
-# --- Exercises -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("question", "value"),
-    [
-        (MASS, 136),
-        ("tinh khoi luong cua 0,01 m3 thuy ngan", 136),
-        ("Một thỏi kim loại có khối lượng 17,92 kg và thể tích 0,002 m³. Hãy tính khối lượng riêng.", 8960),
-        ("Nhiệt độ trong phòng là 27 °C. Hãy đổi nhiệt độ đó ra kelvin.", Fraction("300.15")),
-        ("Một sợi dây dài 2,5 m. Hãy đổi độ dài đó ra xăng-ti-mét.", 250),
-        ("Tính giá trị biểu thức (45 - 15) : 6 + 7", 12),
-    ],
-)
-def test_code_solves_what_the_book_has_a_formula_for(look: Look, question: str, value: int | Fraction) -> None:
-    found = solutions_of(question, telling(question, look(question)))
-    assert [solution.value() for solution in found] == [value]
-
-
-def test_what_a_table_tells_is_not_calculated(look: Look) -> None:
-    question = "Nhiệt độ sôi của oxygen là bao nhiêu?"
-    assert solutions_of(question, telling(question, look(question))) == []
-
-
-@pytest.mark.parametrize("variant", [0, 1, 2])
-def test_a_worked_example_has_other_numbers_and_a_right_result(variant: int) -> None:
-    solution = Solution("{0}/{1}", (Fraction("17.92"), Fraction("0.002")), ("m", "V"), "D = m/V")
-    numbers = solution.others(lambda text: tells(text, "8960"), variant)
-    assert numbers is not None
-    assert not set(numbers) & set(solution.numbers)
-    assert solution.value(numbers) == numbers[0] / numbers[1] != 8960
-    assert solution.worked() == "D = m/V = 17,92/0,002 = 8 960"
-
-
-@pytest.mark.parametrize(
-    ("message", "verdict"),
-    [
-        ("em tính 13600 x 0,01 = 136", True),
-        ("em tính 13600 x 0,1 = 1360, đáp án là 1360", False),
-        ("em tính 13600 x 2 = 27200", None),
-        ("em đoán 135 hay 136", None),
-        ("em chưa biết", None),
-    ],
-)
-def test_a_number_is_judged_when_it_is_the_only_one_named(look: Look, message: str, verdict: bool | None) -> None:
-    assert Matter(MASS, telling(MASS, look(MASS))).verdict(message) is verdict
-
-
-def test_a_sentence_in_own_words_is_never_called_right(look: Look) -> None:
-    question = "Vì sao nước đá nổi trên mặt nước?"
-    matter = Matter(question, telling(question, look(question)))
-    for message in ("em nghĩ vì nước đá có khối lượng riêng nhỏ hơn nước", "em nghĩ vì nó có khối lượng riêng lớn hơn"):
-        assert matter.verdict(message) is None
-
-
 # --- Hints -----------------------------------------------------------------------------------------------------------
 
 
@@ -377,3 +221,45 @@ def test_a_title_that_may_be_the_answer_is_not_named(look: Look) -> None:
     steps = asyncio.run(play(look, [asked, "ok", "ok", "next"], None, None))
     assert not any(tells(step.hint.text, "Leeuwenhoek") for step in steps)
     assert all(source.lesson is None for step in steps for source in step.hint.sources)
+
+
+# --- The event loop --------------------------------------------------------------------------------------------------
+
+
+def test_the_loop_goes_on_while_a_hint_is_worked_out(look: Look) -> None:
+    async def asked() -> Step:
+        loop = asyncio.get_running_loop()
+
+        def search(question: str) -> Sequence[Evidence]:
+            # Only a loop that is not waiting for this search can do something meanwhile.
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=10)
+            return look(question)
+
+        return await next_hint(Ladders(), YEAR, search, now=NOW)
+
+    assert asyncio.run(asked()) == asyncio.run(play(look, [YEAR], None, None))[0]
+
+
+def test_code_works_beside_the_loop_and_only_the_model_on_it(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: dict[str, set[int]] = {}
+
+    def watched(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **values: Any) -> Any:
+            ran.setdefault(name, set()).add(threading.get_ident())
+            return work(*args, **values)
+
+        return call
+
+    code = ("Matter", "body", "answer_text", "sources", "decide", "strays")
+    monkeypatch.setattr(Matter, "hides", watched("hides", Matter.hides))
+    for name in code:
+        monkeypatch.setattr(hint_wording, name, watched(name, getattr(hint_wording, name)))
+    model = ScriptedModel(answer=watched("model", lambda messages: messages[-1].text.removeprefix("Lời gợi ý: ")))
+    steps = asyncio.run(play(look, dialogues("ladder_honest.jsonl")[0]["messages"], model, None))
+    assert steps[-1].decision.rung is Rung.ANSWER
+    decision, evidence = decided(Rung.IDEA, YEAR, look)
+    assert asyncio.run(hint_for(decision, YEAR, evidence, model)).worded_by == "scripted"
+    loop_thread = threading.get_ident()
+    assert ran.pop("model") == {loop_thread}
+    assert set(ran) == {"hides", *code}
+    assert [name for name, threads in ran.items() if loop_thread in threads] == []

@@ -106,6 +106,20 @@ TARGETS = (
     ),
     Target("selfimprove", "wrong_facts_live", "at most", 0.0, "wrong rules shown to pupils in the run", above=""),
     Target("selfimprove", "planted_live", "at most", 0.0, "planted false lessons that went live", above=""),
+    Target("load", "own_time_p95_ms", "at most", 300.0, "the application's own part of an answer, 200 pupils at once"),
+    Target("load", "users", "at least", 200.0, "pupils at once in that run"),
+    Target("load", "errors", "at most", 0.0, "requests that failed", above=""),
+    Target("load", "foreign_data", "at most", 0.0, "texts of other pupils in what a pupil was sent", above=""),
+    *(
+        Target("load", f"killed_{figure}", "at most", 0.0, f"{meaning} after the server was killed", above="")
+        for figure, meaning in (
+            ("lost_questions", "questions lost"),
+            ("wrong_drafts", "drafts lost or changed"),
+            ("lost_sign_ins", "sign-ins lost"),
+            ("lost_answers", "acknowledged quiz answers lost"),
+            ("integrity_faults", "faults of the database"),
+        )
+    ),
     Target("selfimprove", "select_ms_10k", "at most", 30.0, "choosing bullets among 10,000, milliseconds"),
 )
 

@@ -22,8 +22,10 @@ from starlette.responses import Response
 from deepedu.base.errors import BadRequest, DocumentTooLarge, NotFound
 from deepedu.school.accounts import Account
 from deepedu.school.class_changes import is_school_year
-from deepedu.school.roster import MAX_FILE_BYTES, Roster, Teaching, passwords_csv, read_roster, result_csv
+from deepedu.school.roster import Roster, Teaching
+from deepedu.school.roster_file import MAX_FILE_BYTES, read_roster
 from deepedu.school.roster_import import Imported, ImportPreview, SchoolChanged, import_roster, preview_import
+from deepedu.school.roster_plan import passwords_csv, result_csv
 from deepedu.server.access import Admin
 from deepedu.server.admin_routes import Text, present_year
 from deepedu.server.pages import HEADERS, go, render

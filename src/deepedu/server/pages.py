@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deepedu.school.accounts import Account
+from deepedu.server.safety_watch import unseen_safety
 
 Language = Literal["vi", "en"]
 LANGUAGES: tuple[Language, ...] = ("vi", "en")
@@ -96,6 +97,7 @@ def render(request: Request, template: str, account: Account | None = None, *, s
             school=request.app.state.services.settings.school.name,
             path=request.url.path,
             home=HOME[account.role] if account else "/login",
+            unseen_safety=unseen_safety(request.app.state.services, account),
             said=unquote(said) if said else None,
             **values,
         )

@@ -147,10 +147,11 @@ class Decision(_Asked):
     """Who decides, why, and on what: ``expected`` is the bullet's ``revision`` as it was when the teacher read it.
 
     Its ``changed_at``, letter by letter as it was answered, is taken too. It tells less: it also moves when the bullet
-    is counted, and an import can bring another bullet with the same time.
+    is counted, and an import can bring another bullet with the same time. ``by`` is needed where the server has no
+    accounts; who is signed in decides under the own username, whatever it says.
     """
 
-    by: Words
+    by: Words | None = None
     reason: Line = ""
     expected: str = Field(min_length=1, max_length=100)
 
@@ -178,7 +179,7 @@ class Rollback(_Asked):
     """Which version to go back to, who wants it, and why."""
 
     version: int = Field(ge=0)
-    by: Words
+    by: Words | None = None
     reason: Words
 
 
@@ -221,23 +222,37 @@ def _concerns(operation: Operation, touched: str, bullet_id: str) -> bool:
     return bullet_id == touched or bullet_id in named
 
 
-class _Desk:
-    """What one request works with: the book, and the library for its quotes."""
+class PlaybookDesk:
+    """What one request works with: the book, the library for its quotes, and who is signed in."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, account: Annotated[Account | None, teachers]) -> None:
         self.book: Playbook = services.playbook
         self._database: Database = services.database
+        self._account = account
+
+    def author(self, by: str | None) -> Author:
+        """Who signs a change.
+
+        Raises:
+            BadRequest: nobody is signed in, and no name is given.
+        """
+        if self._account is not None:
+            return Author(role="teacher", name=self._account.username)
+        if by is None:
+            raise BadRequest("by: máy chủ này không có tài khoản nên cần tên người quyết định; hãy ghi thêm.")
+        return Author(role="teacher", name=by)
 
     def decide(
         self, bullet_id: str, asked: Decision, reason: str, operations: Callable[[Bullet], Sequence[Operation]]
     ) -> dict[str, Any]:
         """Carries a decision out as one delta, if the bullet is as the teacher read it."""
+        author = self.author(asked.by)
 
         def make(state: State) -> Delta | None:
             bullet = _known(state, bullet_id)
             if asked.expected not in (_revision(bullet), bullet.model_dump(mode="json")["changed_at"]):
                 return None
-            author, of = Author(role="teacher", name=asked.by), tuple(operations(bullet))
+            of = tuple(operations(bullet))
             return Delta(id=uuid.uuid4().hex, author=author, reason=reason, at=now(), operations=of)
 
         # Looked at in the transaction that writes: of two at once, in whatever process, one finds the other's change.
@@ -252,10 +267,16 @@ class _Desk:
         return present
 
     def present(self, bullet_id: str) -> dict[str, Any]:
+        """``version`` of the book and a ``bullet`` beside its books.
+
+        Raises:
+            NotFound: no such bullet.
+        """
         version, state = self.book.version, self.book.state()
         return {"version": version, "bullet": self.beside(_known(state, bullet_id))}
 
     def beside(self, bullet: Bullet) -> dict[str, Any]:
+        """A bullet beside its books."""
         evidence = [
             {**each.model_dump(mode="json"), **(self._place(each) if isinstance(each, PassageEvidence) else {})}
             for each in bullet.evidence
@@ -285,7 +306,7 @@ def _passage(passage: Evidence, start: int, end: int) -> dict[str, Any]:
 
 
 router = APIRouter(prefix="/api/playbook", dependencies=[teachers])
-Desk = Annotated[_Desk, Depends()]
+Desk = Annotated[PlaybookDesk, Depends()]
 
 
 @router.get("/bullets")
@@ -407,5 +428,5 @@ def rollback(asked: Rollback, desk: Desk) -> dict[str, Any]:
     Raises:
         NotFound: no such version.
     """
-    done = desk.book.rollback(asked.version, Author(role="teacher", name=asked.by), asked.reason)
+    done = desk.book.rollback(asked.version, desk.author(asked.by), asked.reason)
     return {"version": done.version, "changed": not done.again}

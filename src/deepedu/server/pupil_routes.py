@@ -17,6 +17,7 @@ from deepedu.server.conversation_routes import Learner, delete_own, own_turn, ow
 from deepedu.server.feedback_routes import LONGEST
 from deepedu.server.maths import to_html
 from deepedu.server.pages import go, render
+from deepedu.server.progress_routes import today_of
 from deepedu.server.turn_view import TurnView, views_of
 from deepedu.server.tutor_routes import AskRequest, Services, scope_of, turn_events
 from deepedu.store import Database
@@ -63,6 +64,7 @@ def learn(
         recent=conversations_of(services.database, account.owner, _RECENT),
         titles={book.id: book.title for book in books},
         model=services.model_state,
+        today=today_of(services, account),
     )
 
 

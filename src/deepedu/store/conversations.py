@@ -132,10 +132,13 @@ def past_turns(
 
 def conversations_of(database: Database, owner: str, limit: int = 100) -> list[ConversationSummary]:
     """Conversations of an owner, the one last spoken in first."""
+    # Named inside as well: the whole school's turns would be counted otherwise, each time that anybody lists theirs.
+    mine = sa.select(Conversation.id).where(Conversation.owner == owner)
     counts = (
         sa.select(
             Turn.conversation_id.label("id"), sa.func.count().label("turns"), sa.func.max(Turn.started_at).label("last")
         )
+        .where(Turn.conversation_id.in_(mine))
         .group_by(Turn.conversation_id)
         .subquery()
     )

@@ -91,7 +91,9 @@ class Database:
     def scrub(self) -> None:
         """Makes what was deleted or overwritten unreadable in the files too, as far as the database knows them."""
         if self.engine.dialect.name == "sqlite" and not sqlite.empty_journal(self.engine):
-            log.warning("the journal still holds what was deleted, because somebody reads the database: it goes tonight")
+            log.warning(
+                "the journal still holds what was deleted, because somebody reads the database: it goes tonight"
+            )
 
     def _seal_plain_text(self) -> None:
         """Seals what was kept before there were keys."""

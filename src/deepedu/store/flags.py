@@ -13,7 +13,8 @@ from deepedu.store.tables import Flag, now
 
 @dataclass(frozen=True)
 class RaisedFlag:
-    """``kind`` is ``safety``, ``grounding`` or ``wrong``; ``detail`` what gave rise to it, in the pupil's words."""
+    """``kind`` is ``safety``, ``protection`` (abuse: only for the named adult), ``grounding`` or ``wrong``; ``detail``
+    what gave rise to it, in the pupil's words."""
 
     id: int
     learner_id: str

@@ -370,7 +370,7 @@ class StoredLadders(Base):
 
 
 class Flag(Base):
-    """Something in a conversation that an adult should look at: ``kind`` is ``safety``, ``grounding`` or ``wrong``.
+    """Something in a conversation that an adult should look at: ``kind`` as in ``store.flags``.
     ``detail`` is sealed."""
 
     __tablename__ = "flags"

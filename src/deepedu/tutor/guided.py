@@ -21,7 +21,7 @@ from deepedu.tutor.answer import Lesson, Status
 from deepedu.tutor.hint_wording import Step, next_hint
 from deepedu.tutor.hints import Ladders, Policy, Rung
 from deepedu.tutor.safety import HelpLine, assess, care_answer
-from deepedu.tutor.safety_rules import SafetyRules
+from deepedu.tutor.safety_rules import Kind, SafetyRules
 from deepedu.tutor.turn import Completed, Event, Started, Tutor, clean_question
 
 EXAM_OFF = "Lớp em đang làm bài kiểm tra nên gia sư tạm nghỉ. Em làm bài nhé, hẹn em sau giờ kiểm tra."
@@ -99,7 +99,9 @@ class GuidedTutor:
         if concern is not None:
             text = care_answer(concern, self._help_lines)
             yield await turn.start()
-            await turn.flag("safety", concern.severity.name.lower(), f"{concern.kind}: {'; '.join(concern.matched)}")
+            # Who hurts a pupil may be who teaches the pupil: such a flag goes past the teachers of the class.
+            flag = "protection" if concern.kind is Kind.ABUSE else "safety"
+            await turn.flag(flag, concern.severity.name.lower(), f"{concern.kind}: {'; '.join(concern.matched)}")
             await turn.end("care", text)
             yield Cared(text)
         elif pupil.policy is Policy.EXAM_OFF:

@@ -31,6 +31,9 @@ def is_blank(given: Given) -> bool:
     return isinstance(given, Sequence) and all(is_blank(value) for value in given)
 
 
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+
+
 def as_text(given: Given, expected: str) -> str:
     """An answer that has to be one text or number, as text, NFC.
 
@@ -45,7 +48,8 @@ def as_text(given: Given, expected: str) -> str:
     text = unicodedata.normalize("NFC", str(given)).strip()
     if len(text) > _LONGEST:
         raise BadRequest(f"cần {expected}, nhận được {len(text)} kí tự; hãy viết ngắn lại")
-    return text
+    # Phones write ½ for 1/2.
+    return _VULGAR.sub(lambda found: unicodedata.normalize("NFKC", found.group()).replace("\u2044", "/"), text)
 
 
 # --- Choices ---------------------------------------------------------------------------------------------------------
