@@ -1,5 +1,6 @@
 """The bench of many pupils at once: markers, figures, a small run, and a leak that it must find."""
 
+import asyncio
 import importlib.util
 import math
 import subprocess
@@ -94,8 +95,6 @@ async def _slow_listener(model: PacedModel) -> float:
 
 
 def test_the_model_speaks_by_its_timetable_and_echoes_the_marker() -> None:
-    import asyncio
-
     pieces, took_s = asyncio.run(_reply(PacedModel(Pace(first_token_ms=20, token_ms=5, words=60))))
     assert "qxzaabaac" in "".join(pieces)
     assert "xăng-ti-mét [1]." in "".join(pieces)

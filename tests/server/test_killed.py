@@ -88,7 +88,7 @@ def test_losses_would_be_seen(killed: Killed) -> None:
             session.execute(sa.delete(Conversation).where(Conversation.id == gone.asked.conversation_id))
             turn = session.get_one(Turn, changed.asked.turn_id)
             turn.draft = database.vault.seal(database.vault.owner_of(turn.question), "Lời của ai khác.")
-            turn.status, turn.lease = "done", None
+            turn.status, turn.lease = "stopped", None
             of = person[signed_out.pupil.username]
             session.execute(sa.delete(LoginSession).where(LoginSession.person_id == of.id))
             of = person[unsaved.pupil.username]

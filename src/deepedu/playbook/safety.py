@@ -68,8 +68,7 @@ def dangers(text: str, pupils: Iterable[str] = ()) -> list[Danger]:
     text = unicodedata.normalize("NFKC", text)
     plain = " ".join(fold(text).split())
     found = [
-        Danger("personal", f"có dữ liệu cá nhân ({each.kind}): “{text[each.start : each.end]}”")
-        for each in find(text)
+        Danger("personal", f"có dữ liệu cá nhân ({each.kind}): “{text[each.start : each.end]}”") for each in find(text)
     ]
     for pattern, what in (
         (_IDENTITY, "số định danh"),

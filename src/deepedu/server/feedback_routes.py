@@ -7,10 +7,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from deepedu.base.errors import WrongKey
+from deepedu.base.personal_data import mask
+from deepedu.school.accounts import Account
 from deepedu.server.access import Asker
 from deepedu.server.playbook_routes import teachers
 from deepedu.server.tutor_routes import Services, feedback_key
+from deepedu.store import Database
 from deepedu.store.conversations import turn_for
+from deepedu.store.flags import raise_flag
 from deepedu.store.signals import keep_signal
 
 router = APIRouter()
@@ -46,11 +50,26 @@ def feedback(turn_id: int, said: Feedback, services: Services, account: Asker) -
         NotFound: no such turn of this person with an answer.
     """
     if account is not None:
-        turn_for(services.database, turn_id, owner=account.owner)
-    elif not hmac.compare_digest(said.key.encode(), feedback_key(services.salt, turn_id).encode()):
+        keep_word(services.database, account, turn_id, said.kind, said.detail)
+        return {"turn_id": turn_id, "kind": said.kind}
+    if not hmac.compare_digest(said.key.encode(), feedback_key(services.salt, turn_id).encode()):
         raise WrongKey("Không gửi được ý kiến cho câu trả lời này: hãy hỏi lại câu hỏi rồi gửi.")
-    keep_signal(services.database, turn_id, said.kind, detail=said.detail)
+    keep_signal(services.database, turn_id, said.kind, detail=mask(said.detail).text)
     return {"turn_id": turn_id, "kind": said.kind}
+
+
+def keep_word(database: Database, account: Account, turn_id: int, kind: str, detail: str) -> None:
+    """Keeps what somebody says of an own answer; "this is wrong" of a pupil is put before the teachers.
+
+    Raises:
+        NotFound: no such turn of this person with an answer.
+    """
+    turn = turn_for(database, turn_id, owner=account.owner)
+    # A remark is as free as a question, and as likely to name somebody.
+    masked = mask(detail).text
+    keep_signal(database, turn_id, kind, detail=masked)
+    if kind == "wrong" and account.learner_id is not None:
+        raise_flag(database, account.learner_id, turn.conversation_id, turn_id, "wrong", detail=masked)
 
 
 @router.post("/api/playbook/turns/{turn_id}/correction", dependencies=[teachers])

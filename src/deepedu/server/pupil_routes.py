@@ -14,7 +14,7 @@ from deepedu.school.accounts import Account
 from deepedu.school.classes import classes_of, members
 from deepedu.server.admission import Admitting, may_learn
 from deepedu.server.conversation_routes import Learner, delete_own, own_turn, own_turns
-from deepedu.server.feedback_routes import LONGEST
+from deepedu.server.feedback_routes import LONGEST, keep_word
 from deepedu.server.maths import to_html
 from deepedu.server.pages import go, render
 from deepedu.server.progress_routes import today_of
@@ -23,7 +23,6 @@ from deepedu.server.tutor_routes import AskRequest, Services, scope_of, turn_eve
 from deepedu.store import Database
 from deepedu.store.conversations import conversations_of
 from deepedu.store.library import BookSummary, SectionSummary, book_detail, list_books
-from deepedu.store.signals import keep_signal
 from deepedu.store.tables import Conversation, Section
 from deepedu.tutor.turn import LONGEST_QUESTION, Started
 
@@ -200,7 +199,7 @@ def feedback_by_form(
 ) -> RedirectResponse:
     """Keeps what is said of an answer, for browsers without scripts."""
     turn = own_turn(services.database, account, turn_id)
-    keep_signal(services.database, turn_id, kind, detail=detail.strip() if kind == "wrong" else "")
+    keep_word(services.database, account, turn_id, kind, detail.strip() if kind == "wrong" else "")
     return go(f"/chat/{turn.conversation_id}#turn-{turn_id}", "Cảm ơn em! Ý kiến đã được ghi lại.")
 
 

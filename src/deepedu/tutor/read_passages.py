@@ -25,7 +25,7 @@ class ReadPassages:
         self._lock = Lock()
 
     def read(self, evidence: Sequence[Evidence]) -> list[Passage]:
-        """The passages of ``evidence`` with markers from 1 on. Their evidence tells no scores, which differ each time."""
+        """The passages of ``evidence``, markers from 1 on. Their evidence tells no scores, which differ each time."""
         return [self._passage(marker, replace(one, score=0.0, scores={})) for marker, one in enumerate(evidence, 1)]
 
     def _passage(self, marker: int, evidence: Evidence) -> Passage:

@@ -61,8 +61,9 @@ def script(words: int, messages: Sequence[chat.Message]) -> str:
         return asked.removeprefix(_WORDING)
     said, count = [f"Câu hỏi này của em {last_marker(asked)} rất hay."], 0
     for piece in _BETWEEN.split(asked.rpartition("\n\nCâu hỏi: ")[0]):
-        passage = _PASSAGE.match(piece)
-        for sentence in _whole_sentences(passage[2]) if passage else ():
+        if (passage := _PASSAGE.match(piece)) is None:
+            continue
+        for sentence in _whole_sentences(passage[2]):
             if count < words:
                 said.append(f"{sentence} [{passage[1]}].")
                 count += len(sentence.split())
