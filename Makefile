@@ -47,7 +47,7 @@ check: $(VENV)/test-installed
 	$(BIN)/lint-imports
 
 test: check $(VENV)/axe-installed
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
 
 format: $(VENV)/test-installed
 	$(BIN)/ruff format .

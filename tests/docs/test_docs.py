@@ -38,7 +38,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_commands_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    commands = re.findall(r"(?:^|`)deepedu ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)([^`\n#]*)", text, re.MULTILINE)
+    commands = re.findall(r"(?:^|`)deepedu ((?:[a-z][a-z-]*)(?: [a-z][a-z_-]*)?)([^`\n#]*)", text, re.MULTILINE)
     for words, rest in commands:
         command: click.Command = cli
         path = words.split()

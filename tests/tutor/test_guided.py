@@ -64,7 +64,7 @@ def test_a_new_conversation_is_no_new_start(guided: GuidedTutor) -> None:
 
 
 def test_the_ladder_ends_with_the_grounded_answer(guided: GuidedTutor, sample_library: Database) -> None:
-    conversation = None
+    conversation, events, said = None, list[GuidedEvent](), ""
     tries = (
         "em nghĩ ông Celsius làm ở Thụy Điển, đề xuất thang nhiệt độ sau khi quan sát nước sôi",
         "theo em đó là lúc ông ấy lấy hai mốc nước đá tan và nước sôi chia ra 100 phần",

@@ -289,7 +289,7 @@ def _set_back(database: Database, conversation: int, ago: timedelta) -> None:
 def _bullets(database: Database, book_id: int) -> None:
     _, passages, digest = _lessons(database, book_id)
     told = next(each for each in passages if "1742" in each.text)
-    sentence = next(part.strip() for part in told.text.split(". ") if "1742" in part).rstrip(".")
+    sentence = next(part for part in told.text.split(". ") if "1742" in part).splitlines()[-1].strip().rstrip(".")
     scope = BulletScope(grade=6, subject="Khoa học tự nhiên")
     fact = Add(
         text=f"{sentence}.",
