@@ -302,7 +302,8 @@ def _copy(source: sa.Engine, target: sa.Engine) -> None:
         driver: Any = read.driver_connection
         driver.backup(write.driver_connection)
     finally:
-        read.close(), write.close()
+        read.close()
+        write.close()
 
 
 def build_world(database: Database) -> World:
@@ -882,7 +883,13 @@ def request_of(world: World, route: Walked, filled: Filled) -> dict[str, Any]:
             value = _plain(each)
         if value is None:
             continue
-        if each.place == "json" and isinstance(value, str) and value.isdecimal() and str not in _types(each):
+        if (
+            each.place == "json"
+            and isinstance(value, str)
+            and value.isdecimal()
+            and len(value) < 4300
+            and str not in _types(each)
+        ):
             value = int(value)
         values[each.place][each.name] = [value] if each.is_list and not isinstance(value, list) else value
     if route.reads_body:

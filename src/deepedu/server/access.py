@@ -13,10 +13,20 @@ from urllib.parse import urlsplit
 from fastapi import Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.responses import Response
 
 from deepedu.base.errors import ForeignOrigin, NotAllowed, NotSignedIn
 from deepedu.school.accounts import ROLES, Account, Role, signed_in
+
+
+class _RowNumber(IntegerConvertor):
+    """``{name:int}`` in the address of a route: no more digits than a row's number has, or it is no such address."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("int", _RowNumber())
 
 COOKIE = "deepedu_session"
 # The prefix makes browsers refuse the cookie from any other host or over plain http.

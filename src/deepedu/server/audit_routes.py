@@ -15,7 +15,7 @@ from deepedu.base.errors import StoreError
 from deepedu.school import audit
 from deepedu.school.audit_search import AuditFilter, actions, all_entries, find_entries
 from deepedu.server.access import Admin
-from deepedu.server.pages import render
+from deepedu.server.pages import is_number, render
 from deepedu.server.tutor_routes import Services
 
 router = APIRouter(include_in_schema=False)
@@ -38,7 +38,7 @@ def audit_page(
     """Entries, newest first, by person, action and day."""
     chosen = {"person": person, "action": action, "first": first, "last": last}
     errors = {name: _DAY for name in ("first", "last") if chosen[name] and _day(chosen[name]) is None}
-    return _page(request, services, account, chosen, errors, before=int(before) if before.isdecimal() else None)
+    return _page(request, services, account, chosen, errors, before=int(before) if is_number(before) else None)
 
 
 @router.post("/admin/audit/verify", response_class=HTMLResponse)

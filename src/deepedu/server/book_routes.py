@@ -26,7 +26,7 @@ from deepedu.server.access import Admin, Allow
 from deepedu.server.admin_routes import Text
 from deepedu.server.book_intake import BookIntake, Upload
 from deepedu.server.engine_process import running_engine
-from deepedu.server.pages import go, render
+from deepedu.server.pages import go, is_number, render
 from deepedu.server.tutor_routes import Services
 from deepedu.server.upload import files_of, received, text_of
 from deepedu.store import Database, Lease
@@ -168,7 +168,7 @@ def _metadata(given: dict[str, str], files: int) -> Metadata:
         if len(given[name]) > most:
             raise BadField(name, f"Dài nhất {most} ký tự, nhận được {len(given[name])}: hãy rút gọn.")
     grade = given["grade"]
-    if grade and not (grade.isdecimal() and 1 <= int(grade) <= 12):
+    if grade and not (is_number(grade) and 1 <= int(grade) <= 12):
         raise BadField("grade", f"Khối lớp là số từ 1 đến 12, nhận được {grade[:32]!r}: hãy sửa lại.")
     return Metadata(
         given["title"] or None, int(grade) if grade else None, given["subject"] or None, given["series"] or None

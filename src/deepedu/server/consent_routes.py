@@ -1,5 +1,6 @@
 """Consent: a guardian gives and withdraws it, a class's signed papers are recorded, papers are printed."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Query, Request
@@ -36,8 +37,9 @@ CHANGED = "Bản giải thích vừa thay đổi từ khi trang này mở ra: h�
 UNSURE = "Chưa đánh dấu ô xác nhận: hãy đánh dấu nếu thật sự muốn làm việc này."
 
 
-async def _form(request: Request) -> FormData:
-    return await request.form()
+async def _form(request: Request) -> AsyncIterator[FormData]:
+    async with request.form() as form:
+        yield form
 
 
 Fields = Annotated[FormData, Depends(_form)]

@@ -3,19 +3,22 @@
 import hmac
 from typing import Annotated, Any, Literal
 
+import sqlalchemy as sa
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from deepedu.base.errors import WrongKey
+from deepedu.base.errors import NotFound, WrongKey
 from deepedu.base.personal_data import mask
 from deepedu.school.accounts import Account
+from deepedu.school.classes import student_for
 from deepedu.server.access import Asker
 from deepedu.server.playbook_routes import teachers
 from deepedu.server.tutor_routes import Services, feedback_key
 from deepedu.store import Database
-from deepedu.store.conversations import turn_for
+from deepedu.store.conversations import owner_of_turn, turn_for
 from deepedu.store.flags import raise_flag
 from deepedu.store.signals import keep_signal
+from deepedu.store.tables import Person
 
 router = APIRouter()
 LONGEST = 1000
@@ -58,6 +61,17 @@ def feedback(turn_id: int, said: Feedback, services: Services, account: Asker) -
     return {"turn_id": turn_id, "kind": said.kind}
 
 
+def _check_pupil(database: Database, account: Account, turn_id: int) -> None:
+    owner = owner_of_turn(database, turn_id)
+    wanted = sa.select(Person.public_id).where(Person.learner_id == owner)
+    with database.read() as session:
+        pupil = session.scalar(wanted) if owner is not None else None
+    try:
+        student_for(database, account, pupil or "")
+    except NotFound as error:
+        raise NotFound(f"Không có câu hỏi số {turn_id} của học sinh các lớp của thầy cô.") from error
+
+
 def keep_word(database: Database, account: Account, turn_id: int, kind: str, detail: str) -> None:
     """Keeps what somebody says of an own answer; "this is wrong" of a pupil is put before the teachers.
 
@@ -72,13 +86,18 @@ def keep_word(database: Database, account: Account, turn_id: int, kind: str, det
         raise_flag(database, account.learner_id, turn.conversation_id, turn_id, "wrong", detail=masked)
 
 
-@router.post("/api/playbook/turns/{turn_id}/correction", dependencies=[teachers])
-def correction(turn_id: int, said: Correction, services: Services) -> dict[str, Any]:
+@router.post("/api/playbook/turns/{turn_id}/correction")
+def correction(
+    turn_id: int, said: Correction, services: Services, account: Annotated[Account | None, teachers]
+) -> dict[str, Any]:
     """Keeps a teacher's right answer; ``deepedu learn --feedback`` learns from it.
 
     Raises:
         AccessClosed, WrongKey: not with the teachers' key.
-        NotFound: no such turn with an answer.
+        NotFound: no such turn with an answer, of a pupil of this teacher.
     """
+    if account is not None:
+        _check_pupil(services.database, account, turn_id)
+        said = said.model_copy(update={"by": account.username})
     keep_signal(services.database, turn_id, "correction", detail=said.answer, author=said.by)
     return {"turn_id": turn_id, "kind": "correction"}

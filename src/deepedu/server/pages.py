@@ -121,6 +121,11 @@ def set_language(response: RedirectResponse, language: Language) -> None:
     response.set_cookie(_LANGUAGE, language, max_age=365 * 86400, httponly=True, samesite="lax")
 
 
+def is_number(text: str) -> bool:
+    """Whether a field of a form is a number that a row, a page or a count can have."""
+    return text.isdecimal() and len(text) <= 18
+
+
 def own_path(address: str | None) -> str | None:
     """An address to go on to, if it is a page of ours; anything else could lead a pupil elsewhere."""
     return address if address and re.fullmatch(r"/(?![/\\])[\w\-./?=&%]*", address) else None

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from deepedu.base.errors import BadRequest, BulletChanged, PlaybookError
-from deepedu.playbook.bullet import Kind, Status
+from deepedu.playbook.bullet import BulletId, Kind, Status
 from deepedu.school.accounts import Account
 from deepedu.server import playbook_routes as routes
 from deepedu.server.access import Staff
@@ -66,7 +66,7 @@ def playbook(
 
 
 @router.get("/bullets/{bullet_id}", response_class=HTMLResponse)
-def bullet_page(request: Request, services: Services, account: Staff, bullet_id: str) -> HTMLResponse:
+def bullet_page(request: Request, services: Services, account: Staff, bullet_id: BulletId) -> HTMLResponse:
     """One bullet beside its books, with its history and the form to change it."""
     return _bullet(request, services, account, bullet_id)
 
@@ -75,7 +75,7 @@ def _bullet(
     request: Request,
     services: Any,
     account: Account,
-    bullet_id: str,
+    bullet_id: BulletId,
     *,
     form: Mapping[str, str] | None = None,
     errors: Mapping[str, str] | None = None,
@@ -115,7 +115,7 @@ def approve(
     request: Request,
     services: Services,
     account: Staff,
-    bullet_id: str,
+    bullet_id: BulletId,
     expected: Field = "",
     reason: Field = "",
     then: Field = "",
@@ -134,7 +134,7 @@ def reject(
     request: Request,
     services: Services,
     account: Staff,
-    bullet_id: str,
+    bullet_id: BulletId,
     expected: Field = "",
     reason: Field = "",
     then: Field = "",
@@ -153,7 +153,7 @@ def edit(
     request: Request,
     services: Services,
     account: Staff,
-    bullet_id: str,
+    bullet_id: BulletId,
     expected: Field = "",
     text: Field = "",
     kind: Field = "",
@@ -212,7 +212,7 @@ def _refused(
     request: Request,
     services: Any,
     account: Account,
-    bullet_id: str,
+    bullet_id: BulletId,
     error: BadRequest | PlaybookError,
     form: Mapping[str, str],
 ) -> Response:

@@ -33,7 +33,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from deepedu.base.errors import AccessClosed, BadRequest, BulletChanged, ConfigError, NotFound, WrongKey
 from deepedu.playbook.book import Change, Playbook
-from deepedu.playbook.bullet import Author, Bullet, BulletScope, Kind, PassageEvidence, Section, Status, Text
+from deepedu.playbook.bullet import Author, Bullet, BulletId, BulletScope, Kind, PassageEvidence, Section, Status, Text
 from deepedu.playbook.delta import Delta, Judge, Merge, Operation, Update
 from deepedu.playbook.state import State
 from deepedu.school.accounts import Account
@@ -326,7 +326,7 @@ def bullets(asked: Annotated[Listed, Query()], desk: Desk) -> dict[str, Any]:
 
 
 @router.get("/bullets/{bullet_id}")
-def bullet(bullet_id: str, desk: Desk, limit: Limit = 50) -> dict[str, Any]:
+def bullet(bullet_id: BulletId, desk: Desk, limit: Limit = 50) -> dict[str, Any]:
     """One bullet with its changes.
 
     Returns:
@@ -340,7 +340,7 @@ def bullet(bullet_id: str, desk: Desk, limit: Limit = 50) -> dict[str, Any]:
 
 
 @router.post("/bullets/{bullet_id}/approve")
-def approve(bullet_id: str, asked: Decision, desk: Desk) -> dict[str, Any]:
+def approve(bullet_id: BulletId, asked: Decision, desk: Desk) -> dict[str, Any]:
     """Lets a bullet be shown to pupils. Answers ``version`` of the book and the ``bullet`` beside its books.
 
     Raises:
@@ -352,14 +352,14 @@ def approve(bullet_id: str, asked: Decision, desk: Desk) -> dict[str, Any]:
 
 
 @router.post("/bullets/{bullet_id}/reject")
-def reject(bullet_id: str, asked: Rejection, desk: Desk) -> dict[str, Any]:
+def reject(bullet_id: BulletId, asked: Rejection, desk: Desk) -> dict[str, Any]:
     """Keeps a bullet from pupils, in quarantine. Answers and raises as ``approve`` does."""
     verdict = Judge(bullet_id=bullet_id, status="quarantined", reasons=(asked.reason,))
     return desk.decide(bullet_id, asked, asked.reason, lambda _: (verdict,))
 
 
 @router.post("/bullets/{bullet_id}/edit")
-def edit(bullet_id: str, asked: Edit, desk: Desk) -> dict[str, Any]:
+def edit(bullet_id: BulletId, asked: Edit, desk: Desk) -> dict[str, Any]:
     """Changes a bullet and, with ``approve``, lets the result be shown: both or neither. Answers as ``approve`` does.
 
     Raises:

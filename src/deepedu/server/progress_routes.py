@@ -193,8 +193,8 @@ async def practice_page(request: Request, services: Services, account: Student, 
 @router.post("/progress/practice/{token}", response_class=HTMLResponse)
 async def answer(request: Request, services: Services, account: Student, token: str) -> Response:
     """Marks one answer at once; a second click finds it marked."""
-    form = await request.form()
-    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    async with request.form() as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
     practice = (await practices_of(request)).get(account, token)
     return await asyncio.to_thread(_answer, request, services, account, token, practice, fields)
 

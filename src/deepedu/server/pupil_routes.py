@@ -16,7 +16,7 @@ from deepedu.server.admission import Admitting, may_learn
 from deepedu.server.conversation_routes import Learner, delete_own, own_turn, own_turns
 from deepedu.server.feedback_routes import LONGEST, keep_word
 from deepedu.server.maths import to_html
-from deepedu.server.pages import go, render
+from deepedu.server.pages import go, is_number, render
 from deepedu.server.progress_routes import today_of
 from deepedu.server.turn_view import TurnView, views_of
 from deepedu.server.tutor_routes import AskRequest, Services, scope_of, turn_events
@@ -290,4 +290,4 @@ def _book_of(database: Database, conversation_id: int) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    return int(text) if is_number(text) else None

@@ -14,7 +14,7 @@ from deepedu.school.accounts import Account
 from deepedu.school.audit import log, record
 from deepedu.school.classes import Classroom, class_for, classes_of, members
 from deepedu.server.access import Teacher
-from deepedu.server.pages import HEADERS, go, render
+from deepedu.server.pages import HEADERS, go, is_number, render
 from deepedu.server.plots import Bar, bars
 from deepedu.server.quiz_export import PupilLine, as_csv, as_xlsx, results_rows
 from deepedu.server.quiz_form import BadForm
@@ -58,7 +58,7 @@ def assign_quiz(
     """Gives a quiz to classes: to all that were chosen or to none."""
     form = {"opens_at": opens_at, "closes_at": closes_at, "is_exam": is_exam, "shows_keys": shows_keys}
     database = services.database
-    chosen = [class_for(database, account, int(each)) for each in dict.fromkeys(classes) if each.isdecimal()]
+    chosen = [class_for(database, account, int(each)) for each in dict.fromkeys(classes) if is_number(each)]
     try:
         opens, closes = _times(form)
         if not chosen:

@@ -17,7 +17,7 @@ from deepedu.school.audit import record
 from deepedu.search.evidence import Evidence
 from deepedu.search.passages import load_passages, load_section
 from deepedu.server.access import Teacher
-from deepedu.server.pages import go, render
+from deepedu.server.pages import go, is_number, render
 from deepedu.server.quiz_drafts import ItemDraft, drafts_of, keep_drafts
 from deepedu.server.quiz_form import LONGEST, BadForm, head_of
 from deepedu.server.quiz_view import evidence_views, views
@@ -141,11 +141,11 @@ async def make(
 def _material(database: Database, form: dict[str, str]) -> tuple[BookDetail, tuple[Evidence, ...], list[Evidence], int]:
     """The book, the lesson's passages, the book's other passages, and how many items are wanted."""
     problems: dict[str, str] = {}
-    if not (form["count"].isdecimal() and 1 <= int(form["count"]) <= MOST_MADE):
+    if not (is_number(form["count"]) and 1 <= int(form["count"]) <= MOST_MADE):
         problems["count"] = f"Cần số từ 1 đến {MOST_MADE}, nhận được {form['count'][:20]!r}: hãy sửa lại."
     detail = _ready_book(database, form["book"])
     sections = [] if detail is None else [section.id for section in detail.sections]
-    if not form["lesson"].isdecimal() or int(form["lesson"]) not in sections:
+    if not is_number(form["lesson"]) or int(form["lesson"]) not in sections:
         problems["lesson"] = "Chưa chọn bài học: hãy chọn một bài trong sách."
     if problems or detail is None:
         raise BadForm(problems)
@@ -179,7 +179,7 @@ def _make_page(
 
 
 def _ready_book(database: Database, book: str) -> BookDetail | None:
-    if not book.isdecimal():
+    if not is_number(book):
         return None
     try:
         detail = book_detail(database, int(book))
@@ -270,7 +270,7 @@ def _draft_page(
     errors: dict[str, str] | None = None,
 ) -> Response:
     head, pages = draft.head, max(1, -(-len(draft.items) // PAGE_ITEMS))
-    number = min(int(page), pages) if page.isdecimal() and int(page) > 0 else 1
+    number = min(int(page), pages) if is_number(page) and int(page) > 0 else 1
     shown = draft.items[(number - 1) * PAGE_ITEMS : number * PAGE_ITEMS]
     given = {"title": head.title, "subject": head.subject or "", "grade": str(head.grade or "")}
     return render(

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from deepedu.base.errors import BadRequest
+from deepedu.server.pages import is_number
 from deepedu.tutor.quiz import Choice, Item, Short, TrueFalse, read_item
 from deepedu.tutor.quiz_shelf import QuizHead
 
@@ -84,7 +85,7 @@ def head_of(form: Mapping[str, str], seed: int = 0) -> QuizHead:
     grade = form.get("grade", "").strip()
     if not form.get("title", "").strip():
         raise BadForm({"title": "Chưa có tên đề: hãy đặt tên, ví dụ “Kiểm tra 15 phút, Bài 2”."})
-    if grade and not (grade.isdecimal() and 1 <= int(grade) <= 12):
+    if grade and not (is_number(grade) and 1 <= int(grade) <= 12):
         raise BadForm({"grade": f"Lớp cần là số từ 1 đến 12, nhận được {grade[:20]!r}: hãy sửa lại hoặc bỏ trống."})
     try:
         return QuizHead(
@@ -112,7 +113,7 @@ def _claim(form: Mapping[str, str], place: int, before: Item | None, problems: d
 def _decimals(text: str, problems: dict[str, str]) -> int | None:
     if not text:
         return None
-    if not text.isdecimal() or int(text) > 10:
+    if not is_number(text) or int(text) > 10:
         problems["decimals"] = f"cần số từ 0 đến 10, nhận được {text[:20]!r}; bỏ trống nếu không làm tròn"
         return None
     return int(text)

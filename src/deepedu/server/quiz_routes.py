@@ -255,8 +255,8 @@ def move_item(
 
 async def _fields(request: Request) -> dict[str, str]:
     """The fields of an item that a form holds; others are left out."""
-    form = await request.form()
-    return {name: value[: LONGEST * 2] for name, value in form.items() if name in FIELDS and isinstance(value, str)}
+    async with request.form() as form:
+        return {name: value[: LONGEST * 2] for name, value in form.items() if name in FIELDS and isinstance(value, str)}
 
 
 def _check_changeable(shelved: ShelvedQuiz) -> None:

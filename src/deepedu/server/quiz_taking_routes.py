@@ -126,8 +126,8 @@ def begin_page(request: Request, services: Services, account: Student, assignmen
 @router.post("/quizzes/{assignment_id:int}/save", response_class=HTMLResponse)
 async def save(request: Request, services: Services, account: Student, assignment_id: int) -> Response:
     """Keeps what is filled in, for browsers without scripts; or goes on to handing in."""
-    form = await request.form()
-    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    async with request.form() as form:
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
     return await asyncio.to_thread(_save, services, account, assignment_id, fields)
 
 

@@ -40,6 +40,10 @@ def services_of(request: Request) -> Any:
 Services = Annotated[Any, Depends(services_of)]
 
 
+class _EventStream(StreamingResponse):
+    media_type = "text/event-stream"
+
+
 class AskRequest(BaseModel):
     """A question, and where to look."""
 
@@ -60,7 +64,14 @@ def feedback_key(salt: bytes, turn_id: int) -> str:
     return hashlib.blake2b(str(turn_id).encode(), key=salt, digest_size=16).hexdigest()
 
 
-@router.post("/api/ask")
+_EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
+
+
+@router.post(
+    "/api/ask",
+    response_class=_EventStream,
+    responses={200: {"content": {"text/event-stream": {"schema": _EVENT}}}},
+)
 async def ask(body: AskRequest, services: Services, account: Asker, admission: Admitting) -> StreamingResponse:
     """Server-sent events ``started`` (with the ``feedback_key`` of the turn), ``found``, ``draft``, ``checked``,
     ``completed`` or ``error``. A pupil's turn may begin with ``masked``, and end with ``hint``, ``care`` or ``closed``

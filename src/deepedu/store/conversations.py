@@ -168,10 +168,18 @@ def turn_for(database: Database, turn_id: int, *, owner: str | None) -> PastTurn
     """
     with database.read() as session:
         turn = session.get(Turn, turn_id)
-        if turn is None:
+        conversation = None if turn is None else session.get(Conversation, turn.conversation_id)
+        if turn is None or conversation is None or conversation.owner != owner:
             raise NotFound(f"Không có câu hỏi số {turn_id} trong các câu của bạn.")
-        _conversation(session, turn.conversation_id, owner)
         return _past(database, turn)
+
+
+def owner_of_turn(database: Database, turn_id: int) -> str | None:
+    """Whose conversation a turn belongs to; None where there is no such turn, or it is nobody's."""
+    with database.read() as session:
+        return session.scalar(
+            sa.select(Conversation.owner).join(Turn, Turn.conversation_id == Conversation.id).where(Turn.id == turn_id)
+        )
 
 
 def delete_conversation(database: Database, conversation_id: int, *, owner: str | None) -> None:

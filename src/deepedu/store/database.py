@@ -14,7 +14,7 @@ from alembic.util.exc import CommandError
 from sqlalchemy.orm import Session, sessionmaker
 
 from deepedu.base.config import StoreSettings
-from deepedu.base.errors import StoreError
+from deepedu.base.errors import NotFound, StoreError
 from deepedu.store import sqlite
 from deepedu.store.backup import backup_before_migration
 from deepedu.store.tables import Turn, TurnSignal
@@ -81,6 +81,9 @@ class Database:
             yield
         except sqlalchemy.exc.IntegrityError:
             raise  # Two wrote the same thing: the caller's logic, not a fault of the database.
+        except OverflowError as error:
+            # Numbers from outside are not limited, those of rows are.
+            raise NotFound("Không có mục nào mang số lớn như vậy.") from error
         except sqlalchemy.exc.DBAPIError as error:
             raise StoreError(f"the database in {self.data_dir} failed: {error.orig}") from error
 

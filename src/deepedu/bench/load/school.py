@@ -25,6 +25,7 @@ from deepedu.tutor.assignments import assign
 from deepedu.tutor.quiz import Choice, Item, Short
 from deepedu.tutor.quiz_shelf import QuizHead, put_quiz
 
+# At most.
 CLASS_SIZE = 40
 PASSWORD = "con-meo-den-2026"
 _QUIZ: tuple[Item, ...] = (
@@ -65,7 +66,9 @@ def sample_questions(path: Path) -> tuple[str, ...]:
 def _people(session: Session, pupils: int, policies: Sequence[Policy]) -> tuple[Learner, ...]:
     year = school_year_of(now().date())
     made: list[Learner] = []
-    size = min(CLASS_SIZE, -(-pupils // len(policies)))
+    # As many classes of each policy as of the others.
+    classes = len(policies) * -(-pupils // (CLASS_SIZE * len(policies)))
+    size = -(-pupils // classes)
     for first in range(0, pupils, size):
         number = first // size
         row = create_class(session, f"6A{number + 1}", year, grade=6)
