@@ -47,7 +47,9 @@ check: $(VENV)/test-installed
 	$(BIN)/lint-imports
 
 test: check $(VENV)/axe-installed
-	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
+	@# The engine's tests wait for what threads do and compute on all cores: one after the other.
+	$(BIN)/pytest tests/engine tests/demo --cov --cov-report=
+	$(BIN)/pytest -n auto --dist loadfile --ignore tests/engine --ignore tests/demo --cov --cov-append --cov-report=term:skip-covered
 
 format: $(VENV)/test-installed
 	$(BIN)/ruff format .

@@ -154,7 +154,7 @@ def test_conversations_belong_to_their_owner(database: Database) -> None:
             start_turn(database, "chen vào", {}, first, owner=owner)
         with pytest.raises(StoreError, match="Không có cuộc"):
             delete_conversation(database, first, owner=owner)
-        with pytest.raises(StoreError, match="Không có cuộc"):
+        with pytest.raises(StoreError, match="Không có câu hỏi"):
             turn_for(database, turn, owner=owner)
     delete_conversation(database, first, owner="l1")
     assert [c.id for c in conversations_of(database, "l1")] == [second]
