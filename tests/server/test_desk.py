@@ -26,7 +26,6 @@ from deepedu.store.conversations import start_turn
 from deepedu.store.flags import count_unseen, raise_flag
 from deepedu.store.signals import failed_turns, keep_signal
 from deepedu.store.tables import Flag, Person
-from deepedu.tutor.class_traces import mastery_of_class
 from deepedu.tutor.classwork import mastery_of
 
 
@@ -198,7 +197,9 @@ def test_the_map_is_a_file(client: TestClient, school: School) -> None:
 def test_a_class_is_read_as_its_pupils_are(school: School) -> None:
     sat(school, "lan", "6A", {"an": "a", "binh": "b"})
     learners = [school.people[who].owner for who in ("an", "binh", "chi")]
-    assert mastery_of_class(school.database, learners) == mastery_of(school.database, learners)
+    alone = {learner: mastery_of(school.database, [learner])[learner] for learner in learners}
+    assert mastery_of(school.database, learners) == alone
+    assert alone[learners[0]]
 
 
 def test_pupils_with_their_last_day_and_minutes(client: TestClient, school: School) -> None:

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from deepedu.base.errors import BadRequest, NotFound
-from deepedu.base.vietnamese import fold
 from deepedu.school.accounts import Account, account_of
+from deepedu.school.directory import name_order
 from deepedu.store import Database
 from deepedu.store.tables import ClassMember, Consent, Guardianship, Person, SchoolClass, now
 
@@ -113,7 +113,7 @@ def members(database: Database, class_id: int, role: Literal["student", "teacher
             .join(ClassMember, ClassMember.person_id == Person.id)
             .where(ClassMember.class_id == class_id, Person.role == role, Person.is_active)
         ).all()
-    return sorted((account_of(row) for row in rows), key=lambda each: _list_order(each.full_name))
+    return sorted((account_of(row) for row in rows), key=lambda each: name_order(each.full_name))
 
 
 def student_for(database: Database, viewer: Account, public_id: str) -> Account:
@@ -139,7 +139,7 @@ def children_of(database: Database, guardian: Account) -> list[Account]:
             .join(Guardianship, Guardianship.student_id == Person.id)
             .where(Guardianship.guardian_id == guardian.id, Guardianship.revoked_at.is_(None), Person.is_active)
         ).all()
-    return sorted((account_of(row) for row in rows), key=lambda each: _list_order(each.full_name))
+    return sorted((account_of(row) for row in rows), key=lambda each: name_order(each.full_name))
 
 
 def has_consent(database: Database, student: Account) -> bool:
@@ -190,8 +190,3 @@ def _may_see(session: Session, viewer: Account, student_id: int) -> bool:
 
 def _classroom(row: SchoolClass) -> Classroom:
     return Classroom(row.id, row.name, row.school_year, row.grade, row.policy)  # pyright: ignore[reportArgumentType]
-
-
-def _list_order(full_name: str) -> tuple[str, str]:
-    parts = fold(full_name).split()
-    return (parts[-1] if parts else "", " ".join(parts))

@@ -35,14 +35,13 @@ from deepedu.tutor.class_traces import (
     class_cards,
     last_active,
     marked_answers,
-    mastery_of_class,
     questions_of,
     quiz_items,
     stretches_of,
     turns_of,
 )
 from deepedu.tutor.class_view import HeatMap, Order, activity, by_owner, heat_map, local_day, most_missed, study_minutes
-from deepedu.tutor.classwork import close_overdue
+from deepedu.tutor.classwork import close_overdue, mastery_of
 
 router = APIRouter(include_in_schema=False)
 SHOWN_DAYS = 28
@@ -110,7 +109,7 @@ def _class(
 def _mastery(database: Any, classroom: Classroom, students: Sequence[Account], sort: Order) -> HeatMap:
     close_overdue(database, [classroom.id])
     given = {skill for _, skill in quiz_items(database, classroom.id).values() if skill}
-    return heat_map(students, mastery_of_class(database, _learners(students)), given, sort)
+    return heat_map(students, mastery_of(database, _learners(students)), given, sort)
 
 
 @router.get("/teach/classes/{class_id:int}/mastery.{kind}")

@@ -33,7 +33,6 @@ from deepedu.store.tables import (
 from deepedu.tutor.alike_questions import AskedQuestion
 from deepedu.tutor.assignments import Assignment
 from deepedu.tutor.class_view import MarkedAnswer, Stretch, week_start
-from deepedu.tutor.mastery import Attempt, SkillMastery, trace
 from deepedu.tutor.quiz import read_item
 
 # More would keep a page waiting, and tell nothing new.
@@ -182,20 +181,6 @@ def questions_of(database: Database, learner_ids: Sequence[str], since: datetime
     with database.read() as session:
         rows = [(owner or "", question) for owner, question in session.execute(wanted)]
     return [AskedQuestion(owner, question) for owner, question in _opened(database, rows)]
-
-
-def mastery_of_class(database: Database, learner_ids: Sequence[str]) -> dict[str, Mapping[str, SkillMastery]]:
-    """What ``classwork.mastery_of`` tells, without an object for each row: a class has ten thousand."""
-    wanted = sa.select(
-        StoredAttempt.id, StoredAttempt.learner_id, StoredAttempt.skill, StoredAttempt.at, StoredAttempt.marked
-    ).where(StoredAttempt.learner_id.in_(learner_ids), StoredAttempt.skill != "")
-    attempts: dict[str, list[Attempt]] = {learner: [] for learner in learner_ids}
-    with database.read() as session:
-        rows = [(row, row.marked) for row in session.execute(wanted)]
-    for row, marked in _opened(database, rows):
-        score = json.loads(marked)["score"]
-        attempts[row.learner_id].append(Attempt(row.skill, score, row.at, str(row.id)))
-    return {learner: trace(found) for learner, found in attempts.items()}
 
 
 def marked_answers(database: Database, learner_ids: Sequence[str], since: datetime) -> list[MarkedAnswer]:
