@@ -323,7 +323,7 @@ def test_the_engine_reads_the_same_requests(more: dict[str, Any]) -> None:
     else:
         assert ours[0] == "taken"
         assert set(engine[1].ignored) <= set(ours[1].ignored)
-    assert openai_requests._IGNORED == engine_requests._IGNORED
+    assert openai_requests.IGNORED is engine_requests.IGNORED
 
 
 # --- Who gets in ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deepedu.base.errors import RequestRefused
+from deepedu.base.openai_parameters import HARMLESS, IGNORED
 from deepedu.engine.chat_prompt import ChatMessage, ChatPart
 
 # Names a folder on disk.
@@ -157,36 +158,10 @@ class Parsed(Generic[Body]):
     ignored: tuple[str, ...]
 
 
-# Known to OpenAI, without effect here whatever the value: accepted and listed as ignored.
-_IGNORED = frozenset(
-    {
-        "metadata",
-        "store",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "verbosity",
-        "parallel_tool_calls",
-    }
-)
-# Known to OpenAI and not served: accepted (and listed as ignored) only with a value that asks for nothing.
+# Those of the older completions besides.
 _HARMLESS: Mapping[str, Callable[[Any], bool]] = {
-    "n": lambda value: value == 1 and value is not True,
-    "best_of": lambda value: value == 1 and value is not True,
-    "logprobs": lambda value: value is False,
-    "top_logprobs": lambda value: value == 0,
-    "logit_bias": lambda value: value == {},
-    "response_format": lambda value: value == {"type": "text"},
-    "tools": lambda value: value == [],
-    "tool_choice": lambda value: value in ("none", "auto"),
-    "functions": lambda value: value == [],
-    "function_call": lambda value: value in ("none", "auto"),
-    "modalities": lambda value: value == ["text"],
-    "audio": lambda _: False,
-    "prediction": lambda _: False,
-    "web_search_options": lambda _: False,
+    **HARMLESS,
+    "best_of": HARMLESS["n"],
     "echo": lambda value: value is False,
     "suffix": lambda value: value == "",
 }
@@ -225,7 +200,7 @@ def _screen(given: Mapping[str, Any], kind: type[BaseModel]) -> list[str]:
     for name, value in given.items():
         if name in kind.model_fields:
             continue
-        if name in _IGNORED:
+        if name in IGNORED:
             ignored.append(name)
         elif name in _HARMLESS:
             if not _HARMLESS[name](value):
@@ -236,7 +211,7 @@ def _screen(given: Mapping[str, Any], kind: type[BaseModel]) -> list[str]:
                 )
             ignored.append(name)
         else:
-            close = difflib.get_close_matches(name, [*kind.model_fields, *_IGNORED, *_HARMLESS], n=1)
+            close = difflib.get_close_matches(name, [*kind.model_fields, *IGNORED, *_HARMLESS], n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ": leave it out"
             raise RequestRefused(f"unknown parameter {name!r}{hint}", param=name, kind="unknown_parameter")
     return ignored

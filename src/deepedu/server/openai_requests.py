@@ -1,21 +1,21 @@
 """Requests of the OpenAI interface to the tutor: what is served, what is ignored and said so, what is refused.
 
-As strict as our engine, which reads the same interface for models (``engine.openai_requests``; the towers share no
-code, and a test holds the two together): a parameter that is not known is an error, never swallowed. What would steer
-a model's words (temperature, limits, stop words, system messages) is checked and has no effect: the tutor answers by
-the school's rules.
+As strict as our engine, which reads the same interface for models (``engine.openai_requests``): a parameter that is not
+known is an error, never swallowed. What would steer a model's words (temperature, limits, system messages) is
+checked and has no effect: the tutor answers by the school's rules.
 """
 
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deepedu.base.errors import RequestRefused
+from deepedu.base.openai_parameters import HARMLESS, IGNORED
 from deepedu.tutor.turn import LONGEST_QUESTION
 
 # Stands before the sources in an answer; what follows it is no part of what was said.
@@ -89,38 +89,6 @@ class ChatRequest:
     stream: bool
     include_usage: bool
     ignored: tuple[str, ...]
-
-
-# Known to OpenAI, without effect here whatever the value: accepted and listed as ignored.
-_IGNORED = frozenset(
-    {
-        "metadata",
-        "store",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "verbosity",
-        "parallel_tool_calls",
-    }
-)
-# Known to OpenAI and not served: accepted (and listed as ignored) only with a value that asks for nothing.
-_HARMLESS: Mapping[str, Callable[[Any], bool]] = {
-    "n": lambda value: value == 1 and value is not True,
-    "logprobs": lambda value: value is False,
-    "top_logprobs": lambda value: value == 0,
-    "logit_bias": lambda value: value == {},
-    "response_format": lambda value: value == {"type": "text"},
-    "tools": lambda value: value == [],
-    "tool_choice": lambda value: value in ("none", "auto"),
-    "functions": lambda value: value == [],
-    "function_call": lambda value: value in ("none", "auto"),
-    "modalities": lambda value: value == ["text"],
-    "audio": lambda _: False,
-    "prediction": lambda _: False,
-    "web_search_options": lambda _: False,
-}
 
 
 def read_chat(raw: bytes) -> ChatRequest:
@@ -197,14 +165,14 @@ def _screen(given: Mapping[str, Any]) -> list[str]:
     for name, value in given.items():
         if name in _Body.model_fields:
             continue
-        if name in _HARMLESS and not _HARMLESS[name](value):
+        if name in HARMLESS and not HARMLESS[name](value):
             raise RequestRefused(
                 f"{name}={_short(value)} is not supported by this server: leave {name} out",
                 param=name,
                 kind="unsupported_parameter",
             )
-        if name not in _IGNORED and name not in _HARMLESS:
-            close = difflib.get_close_matches(name, [*_Body.model_fields, *_IGNORED, *_HARMLESS], n=1)
+        if name not in IGNORED and name not in HARMLESS:
+            close = difflib.get_close_matches(name, [*_Body.model_fields, *IGNORED, *HARMLESS], n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ": leave it out"
             raise RequestRefused(f"unknown parameter {name!r}{hint}", param=name, kind="unknown_parameter")
         ignored.append(name)
