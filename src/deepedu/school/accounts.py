@@ -98,19 +98,34 @@ def create_person(
         raise BadRequest("Chưa có họ tên: hãy ghi đủ họ và tên.")
     if session.scalar(sa.select(Person.id).where(Person.username == username)) is not None:
         raise BadRequest(f"Tên đăng nhập {username!r} đã có người dùng: hãy chọn tên khác.")
-    person = Person(
+    hashed = None if password is None else _hashed(password)
+    person = new_person(role, username, full_name, hashed, must_change_password=must_change_password, **details)
+    session.add(person)
+    session.flush()
+    return person
+
+
+def new_person(
+    role: Role,
+    username: str,
+    full_name: str,
+    password_hash: str | None,
+    *,
+    must_change_password: bool = True,
+    **details: str | None,
+) -> Person:
+    """A row for a new account, with its public id and, for a pupil, its pseudonym. The caller has seen to it that the
+    username is free and fit."""
+    return Person(
         public_id=secrets.token_hex(8),
         role=role,
         username=username,
         full_name=" ".join(unicodedata.normalize("NFC", full_name).split()),
-        password_hash=None if password is None else _hashed(password),
+        password_hash=password_hash,
         must_change_password=must_change_password,
         learner_id=f"l{secrets.token_hex(12)}" if role == "student" else None,
         **details,
     )
-    session.add(person)
-    session.flush()
-    return person
 
 
 def clean_username(username: str) -> str:

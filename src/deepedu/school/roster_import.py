@@ -5,7 +5,6 @@ An import is of one school year. Whoever is not in the roster stays as they are,
 
 import hashlib
 import re
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from deepedu.base.errors import StoreBusy
-from deepedu.school.accounts import clean_username, new_password
+from deepedu.school.accounts import clean_username, new_password, new_person
 from deepedu.school.audit import record
 from deepedu.school.classes import create_class, enrol, grant
 from deepedu.school.people import hash_initial
@@ -148,15 +147,12 @@ class _Import:
         if not username:
             username = suggest_username(row.full_name, self._taken)
             self._taken.add(username)
-        # As accounts.create_person makes one; the plan has seen to what that asks the database.
-        return Person(
-            public_id=secrets.token_hex(8),
-            role=row.role,
-            username=clean_username(username),
-            full_name=row.full_name,
-            password_hash=hashed,
-            must_change_password=True,
-            learner_id=f"l{secrets.token_hex(12)}" if row.role == "student" else None,
+        # The plan has seen to it that the username is free.
+        return new_person(
+            row.role,
+            clean_username(username),
+            row.full_name,
+            hashed,
             code=row.code or None,
             birth_date=row.birth_date.isoformat() if row.birth_date else None,
             email=row.email or None,

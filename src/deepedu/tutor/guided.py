@@ -18,13 +18,12 @@ from deepedu.store.flags import raise_flag
 from deepedu.store.ladders import load_ladders, save_ladders
 from deepedu.store.tables import now
 from deepedu.tutor.answer import Lesson, Status
+from deepedu.tutor.hint_texts import hint_texts
 from deepedu.tutor.hint_wording import Step, next_hint
 from deepedu.tutor.hints import Ladders, Policy, Rung
 from deepedu.tutor.safety import HelpLine, assess, care_answer
 from deepedu.tutor.safety_rules import Kind, SafetyRules
 from deepedu.tutor.turn import Completed, Event, Started, Tutor, clean_question
-
-EXAM_OFF = "Lớp em đang làm bài kiểm tra nên gia sư tạm nghỉ. Em làm bài nhé, hẹn em sau giờ kiểm tra."
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,9 @@ class GuidedTutor:
             yield Cared(text)
         elif pupil.policy is Policy.EXAM_OFF:
             yield await turn.start()
-            await turn.end("closed", EXAM_OFF)
-            yield Closed(EXAM_OFF)
+            text = hint_texts()["policies"]["exam_off"]
+            await turn.end("closed", text)
+            yield Closed(text)
         elif pupil.policy is Policy.EXPLAIN:
             async with aclosing(self._answered(turn, None)) as events:
                 async for event in events:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -93,7 +94,7 @@ class QuizEvidence(_Value):
     passage_id: int | None = None
 
 
-class _Item(_Value):
+class _Item(_Value, ABC):
     stem: Said
     evidence: QuizEvidence | None = None
     skill: Text = ""
@@ -106,9 +107,9 @@ class _Item(_Value):
         asked = json.dumps(self.shown_parts(), ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
+    @abstractmethod
     def shown_parts(self) -> dict[str, Any]:
         """What a pupil is shown of it."""
-        raise NotImplementedError
 
     @model_validator(mode="before")
     @classmethod
