@@ -14,12 +14,11 @@ from deepedu.base.personal_data import PLACEHOLDERS, PersonalKind, mask
 from deepedu.llm.chat import Finished
 from deepedu.school.api_keys import KeyAccount
 from deepedu.school.classes import names_in_classes
-from deepedu.server.asking import help_lines
 from deepedu.server.openai_requests import SOURCES, SYSTEM_MESSAGES, ChatRequest
 from deepedu.tutor.answer import NOT_IN_BOOK, Answer, Citation, Lesson, Status
-from deepedu.tutor.guided import Cared, GuidedEvent, GuidedTutor, Masked, Pupil
+from deepedu.tutor.guided import Cared, GuidedEvent, Masked, Pupil
 from deepedu.tutor.hints import Policy
-from deepedu.tutor.turn import Completed, Event, Tutor
+from deepedu.tutor.turn import Completed
 
 _NO_SYSTEM = "Tin nhắn 'system' của chương trình không được dùng: gia sư trả lời theo quy tắc của trường."
 _MASKED = "Câu hỏi có dữ liệu cá nhân, đã được thay trước khi lưu và trả lời bằng: {kinds}."
@@ -39,26 +38,14 @@ class Told:
         return "".join(self.pieces)
 
 
-class _ContinuedTutor(Tutor):
-    """The tutor going on from what a program says was said before. It gives the model the thread, and stands as
-    evidence for nothing: answers are held against the books alone."""
-
-    def __init__(self, tutor: Tutor, history: Sequence[tuple[str, str]]) -> None:
-        super().__init__(tutor.database, tutor.search, tutor.model, tutor.settings)
-        self._tutor, self._told = tutor, history
-
-    def ask(self, question: str, **asked: Any) -> AsyncGenerator[Event, None]:
-        return self._tutor.ask(question, **asked, history=self._told)
-
-
 async def turn_for_program(services: Any, account: KeyAccount, asked: ChatRequest) -> AsyncGenerator[GuidedEvent, None]:
     """The turn, kept as a conversation of the program's user; see ``GuidedTutor.ask``."""
     names = await asyncio.to_thread(names_in_classes, services.database, account)
     latest = asked.history[max(0, len(asked.history) - services.settings.tutor.history_turns) :]
     history = [(mask(said, class_names=names).text, mask(told, class_names=names).text) for said, told in latest]
-    tutor = _ContinuedTutor(services.tutor, history)
-    guided = GuidedTutor(tutor, services.safety_rules, help_lines(services.settings.school))
-    return guided.ask(asked.question, Pupil(account.owner_of(asked.user), Policy.EXPLAIN, names))
+    # The thread goes to the model and stands as evidence for nothing: answers are held against the books alone.
+    pupil = Pupil(account.owner_of(asked.user), Policy.EXPLAIN, names)
+    return services.guided.ask(asked.question, pupil, history=history)
 
 
 async def answer_of(events: AsyncGenerator[GuidedEvent, None], asked: ChatRequest) -> Told:

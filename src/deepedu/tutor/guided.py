@@ -80,9 +80,18 @@ class GuidedTutor:
         self._database = tutor.database
 
     async def ask(
-        self, question: str, pupil: Pupil, *, scope: Scope | None = None, conversation_id: int | None = None
+        self,
+        question: str,
+        pupil: Pupil,
+        *,
+        scope: Scope | None = None,
+        conversation_id: int | None = None,
+        history: Sequence[tuple[str, str]] | None = None,
     ) -> AsyncGenerator[GuidedEvent, None]:
         """Runs a turn; see ``Tutor.ask``. After ``Hinted``, ``Cared`` and ``Closed`` nothing follows.
+
+        Args:
+            history: what was said before, where it is not kept here; masked by the caller.
 
         Raises:
             BadRequest, NotFound, StoreError, SearchError: as ``Tutor.ask``.
@@ -94,7 +103,7 @@ class GuidedTutor:
             yield Masked(tuple(dict.fromkeys(str(finding.kind) for finding in masked.findings)))
         # What was struck out may be the name of who is feared, so danger is looked for in all that was typed.
         concern = assess(question, self._rules)
-        turn = _Turn(self, pupil, masked.text, scope, conversation_id)
+        turn = _Turn(self, pupil, masked.text, scope, conversation_id, history)
         if concern is not None:
             text = care_answer(concern, self._help_lines)
             yield await turn.start()
@@ -151,6 +160,7 @@ class GuidedTutor:
             conversation_id=turn.conversation_id,
             owner=turn.pupil.learner_id,
             asks=asks,
+            history=turn.history,
         )
         async with aclosing(events):
             async for event in events:
@@ -167,8 +177,15 @@ class _Turn:
     """A turn that is kept without a model's answer."""
 
     def __init__(
-        self, guided: GuidedTutor, pupil: Pupil, question: str, scope: Scope, conversation_id: int | None
+        self,
+        guided: GuidedTutor,
+        pupil: Pupil,
+        question: str,
+        scope: Scope,
+        conversation_id: int | None,
+        history: Sequence[tuple[str, str]] | None,
     ) -> None:
+        self.history = history
         self._database = guided.tutor.database
         self.pupil, self.question, self.scope, self.conversation_id = pupil, question, scope, conversation_id
         self.id = 0
