@@ -7,7 +7,6 @@ times are moved into the past.
 import asyncio
 import json
 import random
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -226,7 +225,7 @@ def _move_back(database: Database, assigned: int, ago: timedelta) -> None:
         row.opens_at -= ago
         row.closes_at = row.opens_at + timedelta(days=7)
         for work in session.scalars(sa.select(Submission).where(Submission.assignment_id == assigned)).all():
-            started = row.opens_at + timedelta(hours=secrets.randbelow(20) if ago else 0)
+            started = row.opens_at + timedelta(hours=random.Random(work.learner_id).randrange(20) if ago else 0)
             work.started_at, work.finished_at = started, started + timedelta(minutes=12)
             session.execute(
                 sa.update(StoredAttempt).where(StoredAttempt.submission_id == work.id).values(at=work.finished_at)
