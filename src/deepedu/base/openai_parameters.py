@@ -19,7 +19,7 @@ IGNORED = frozenset(
 )
 # Known to OpenAI and not served: accepted (and listed as ignored) only with a value that asks for nothing.
 HARMLESS: Mapping[str, Callable[[Any], bool]] = {
-    "n": lambda value: value == 1 and not isinstance(value, bool),
+    "n": lambda value: value is not True and value == 1,
     "logprobs": lambda value: value is False,
     "top_logprobs": lambda value: value == 0,
     "logit_bias": lambda value: value == {},
