@@ -73,10 +73,20 @@ def _emit_plain(piece: str, start: int, emit: Callable[[str, int], None]) -> Non
 _D = str.maketrans({"đ": "d", "Đ": "D"})
 
 
-def fold(text: str) -> str:
-    """Lower case without accents; đ becomes d. Same length as NFC input for Vietnamese text."""
+def _folded(text: str) -> str:
     decomposed = unicodedata.normalize("NFD", text.translate(_D).lower())
     return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+# The letters of Vietnamese and of its neighbours in Unicode, all of one character folded.
+_FOLDED = {code: _folded(chr(code)) for code in (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))}
+
+
+def fold(text: str) -> str:
+    """Lower case without accents; đ becomes d. Same length as NFC input for Vietnamese text."""
+    # Grounding folds every word it meets; letter by letter through the Unicode tables is ten times as slow.
+    plain = text.lower() if text.isascii() else text.translate(_FOLDED).lower()
+    return plain if plain.isascii() else _folded(text)
 
 
 # The tone mark of oa, oe, uy stands on the first vowel in old spelling (hòa) and on the second in new (hoà);

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from sqlalchemy.orm import Session
@@ -298,13 +298,18 @@ def _hits_by_sentence(query: _Query, plain: str, folded: str) -> Iterator[list[t
     yield hits
 
 
+@lru_cache(maxsize=4096)
+def _titles(heading: str) -> list[tuple[frozenset[str], frozenset[str]]]:
+    """The words of each title above a passage, as they are and folded; a lesson's passages share them."""
+    titles = [frozenset(title.split()) for title in heading.split(f" {SENTENCE_MARK} ")]
+    return [(words, frozenset(fold(word) for word in words)) for words in titles]
+
+
 def _title_score(query: _Query, heading: str) -> float:
     """The best of the titles above a passage: its words that were asked for, less where others were not ("Đồng bằng
     sông Hồng" for "sông Hồng")."""
     best = 0.0
-    for title in heading.split(f" {SENTENCE_MARK} "):
-        plain = set(title.split())
-        folded = {fold(word) for word in plain}
+    for plain, folded in _titles(heading):
         worth = [
             term.exact if term.text in plain else term.loose
             for term in query.syllables

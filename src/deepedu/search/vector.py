@@ -5,6 +5,7 @@ Brute force on purpose: 13,000 vectors of 384 numbers take a few milliseconds, a
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VECTOR_DTYPE = "<f2"
+# Questions whose vectors are kept: as many as may be searched for at once.
+_QUERIES = 64
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class VectorRetriever:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._matrix: _Matrix | None = None
-        self._last_query: tuple[str, np.ndarray] | None = None
+        self._queries: OrderedDict[str, np.ndarray] = OrderedDict()
 
     def retrieve(self, question: str, scope: Scope, limit: int) -> list[tuple[int, float]]:
         """See ``Retriever``; scores are cosines.
@@ -92,12 +95,17 @@ class VectorRetriever:
             return len(self._current(session).passage_ids), int(total or 0)
 
     def _query(self, question: str) -> "np.ndarray":
-        last = (
-            self._last_query
-        )  # One turn asks for the same question twice: to propose, and to score what others found.
-        if last is None or last[0] != question:
-            last = self._last_query = (question, self._embedder.embed_query(question))
-        return last[1]
+        # One turn asks for the same question twice, to propose and to score what others found; others ask in between.
+        with self._lock:
+            known = self._queries.get(question)
+        if known is not None:
+            return known
+        vector = self._embedder.embed_query(question)
+        with self._lock:
+            self._queries[question] = vector
+            if len(self._queries) > _QUERIES:
+                self._queries.popitem(last=False)
+        return vector
 
     def _current(self, session: Session) -> _Matrix:
         stamp = self._stamp(session)

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deepedu.search.evidence import Evidence
-from deepedu.tutor.answer import Answer, CheckedSentence, Lesson, Status
+from deepedu.tutor.answer import Answer, CheckedSentence, Citation, Lesson, Status
 from deepedu.tutor.claims import coverage, fault, name_fault, news_coverage, said_together
 from deepedu.tutor.draft import Cleaned, clean, sentences
 from deepedu.tutor.events import asked_event, stated_event
 from deepedu.tutor.names import Lexicon
 from deepedu.tutor.quantities import Quantity, bears
 from deepedu.tutor.question import Asked, Question
-from deepedu.tutor.quoting import Choice, candidates, choice_of
+from deepedu.tutor.quoting import Choice, QuoteScorer
+from deepedu.tutor.read_passages import READ
 from deepedu.tutor.statement import Statement
 from deepedu.tutor.terms import tokens
 from deepedu.tutor.windows import Passage, Window, nearest_lessons
@@ -79,15 +80,14 @@ class Grounder:
 
     def __init__(self, question: str, evidence: Sequence[Evidence], ranks: Sequence[int] | None = None) -> None:
         self._evidence = tuple(evidence)
-        ranks = range(len(self._evidence)) if ranks is None else ranks
-        ranked = zip(self._evidence, ranks, strict=True)
-        self._passages = tuple(Passage(marker, piece, rank) for marker, (piece, rank) in enumerate(ranked, start=1))
+        self._passages = tuple(READ.read(self._evidence))
         book = [(s.text, s.tokens) for passage in self._passages for s in passage.sentences]
         # The question's own spelling helps to tell names from words; it vouches for none, being no evidence.
         asked = _uncapitalised(question)
         self._known = Lexicon.of([*book, (asked, tokens(asked))])
         self._question = Question.of(question, self._known)
-        self._choices = candidates(self._question, self._passages)
+        self._scorer = QuoteScorer(self._question, self._passages, ranks)
+        self._choices = self._scorer.candidates()
 
     def check_sentence(self, sentence: str) -> CheckedSentence | None:
         """Verdict on one finished sentence of the draft.
@@ -128,7 +128,7 @@ class Grounder:
         statement = Statement.of(cleaned.text, self._question.tokens, self._known)
         copied = self._copied(cleaned)
         if copied is not None:
-            return None if cleaned.is_question else _supported(cleaned, statement, _Fit(copied, 1.0))
+            return None if cleaned.is_question else self._supported(cleaned, statement, _Fit(copied, 1.0))
         if cleaned.is_question or cleaned.is_disclaimer:
             return None
         if not statement.has_news and statement.content and not self._question.wants_yes_or_no:
@@ -153,7 +153,7 @@ class Grounder:
         for group in self._by_citation(cleaned.markers):
             fit = self._bearing(statement, group)
             if fit is not None:
-                return _supported(cleaned, statement, fit)
+                return self._supported(cleaned, statement, fit)
         fits = self._fits(statement, self._passages)
         reason, fit = self._reason(statement, fits)
         return _unsupported(cleaned, statement, reason, fit)
@@ -235,7 +235,15 @@ class Grounder:
                 return True
 
     def _fit_to_question(self, window: Window) -> Choice:
-        return choice_of(self._question, self._passages, window)
+        return self._scorer.choice_of(window)
+
+    def _supported(self, cleaned: Cleaned, statement: Statement, fit: _Fit) -> _Verdict:
+        score = round(fit.score, 3)
+        sentence = CheckedSentence(cleaned.text, Status.SUPPORTED, self._citation(fit.window), score)
+        return _Verdict(sentence, statement, fit.window)
+
+    def _citation(self, window: Window) -> Citation:
+        return window.citation(self._passages.index(window.passage) + 1)
 
     def _with_quote(self, verdicts: Sequence[_Verdict]) -> list[CheckedSentence]:
         """The sentences, with a quote in place of the first that failed when none of them answers the question."""
@@ -248,7 +256,7 @@ class Grounder:
         choice = self._quote_for(failed)
         window = choice.window
         score = round(choice.probability, 3)
-        quote = CheckedSentence(window.readable(), Status.QUOTED, window.citation(), score)
+        quote = CheckedSentence(window.readable(), Status.QUOTED, self._citation(window), score)
         if failed is None:
             return [quote, *sentences]
         quote = replace(quote, reason=failed.sentence.reason, replaces=failed.sentence.text)
@@ -286,13 +294,6 @@ class Grounder:
             return self._choices[0]
         statement = failed.statement
         return max(self._choices, key=lambda choice: choice.score + _DRAFT_HINT * coverage(statement, choice.window))
-
-
-def _supported(cleaned: Cleaned, statement: Statement, fit: _Fit) -> _Verdict:
-    score = round(fit.score, 3)
-    return _Verdict(
-        CheckedSentence(cleaned.text, Status.SUPPORTED, fit.window.citation(), score), statement, fit.window
-    )
 
 
 def _unsupported(cleaned: Cleaned, statement: Statement, reason: str, fit: _Fit | None) -> _Verdict:

@@ -12,8 +12,8 @@ from deepedu.tutor.names import Lexicon, Name
 from deepedu.tutor.pupil_intent import Kind, Subject, content_words, lesson_words, numbers_of, plain_words, says
 from deepedu.tutor.quantities import Quantity, bears, quantities
 from deepedu.tutor.question import Asked, Question
-from deepedu.tutor.quoting import Choice, candidates
-from deepedu.tutor.read_passages import ReadPassages
+from deepedu.tutor.quoting import Choice, QuoteScorer
+from deepedu.tutor.read_passages import READ
 from deepedu.tutor.secret import Secret, leaks
 from deepedu.tutor.terms import pairs, tokens, weight
 from deepedu.tutor.windows import Passage, Sentence, Window
@@ -45,9 +45,6 @@ _TASK = re.compile(
     r"\b(?:tinh(?! (?:che|khiet|bot|the|chat|trung))|doi|giai(?! thich)|calculate|compute|convert|solve|work out)\b"
 )
 
-# Enough for the lessons of a dozen classes, some 30 MB.
-_READ = ReadPassages(256)
-
 
 class Matter:
     """A question, the passages for it, its secret, and what a pupil's answer to it is worth.
@@ -67,11 +64,11 @@ class Matter:
         self.options = {m[1]: m[2].strip() for m in options} if len(options) >= 2 else {}
         self.stem = question[: options[0].start()] if self.options else question
         self.evidence = tuple(evidence)
-        self.passages = _READ.read(evidence)
+        self.passages = READ.read(evidence)
         book = [(s.text, s.tokens) for passage in self.passages for s in passage.sentences]
         self._known = Lexicon.of(book)
         self.question = Question.of(self.stem.strip() or question, self._known)
-        self.choices = candidates(self.question, self.passages)
+        self.choices = QuoteScorer(self.question, self.passages).candidates()
         self.best: Choice | None = self.choices[0] if self.choices else None
         self.solutions = solutions_of(self.stem, evidence)
         self.secret = self._secret()

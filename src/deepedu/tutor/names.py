@@ -63,7 +63,7 @@ class Lexicon:
     @classmethod
     def of(cls, parts: Sequence[tuple[str, Sequence[Token]]]) -> "Lexicon":
         """Reads ``(text, its tokens)`` pairs; names never run from one pair into the next."""
-        small = frozenset(t.word for _, listed in parts for t in listed if not _may_be_name(t))
+        small = frozenset(t.word for _, listed in parts for t in listed if not t.may_be_name)
         named: set[str] = set()
         alone: set[str] = set()
         for text, listed in parts:
@@ -117,7 +117,7 @@ def _runs(text: str, listed: Sequence[Token]) -> list[list[Token]]:
     runs: list[list[Token]] = []
     last: Token | None = None
     for token in listed:
-        if _may_be_name(token):
+        if token.may_be_name:
             if last is not None and _joins(last, text[last.end : token.start]):
                 runs[-1].append(token)
             else:
@@ -155,14 +155,6 @@ def bears_name(evidence: Lexicon, name: Name, *, is_plain: bool = False) -> bool
         for cut in range(1, len(name.words))
         if len(name.words) > 2
     )
-
-
-def _may_be_name(token: Token) -> bool:
-    if token.is_capitalised:
-        return True
-    # H2O, pH, 4G: mixed spellings are names of things.
-    surface = token.surface
-    return not surface.isdecimal() and any(c.isdecimal() for c in surface) and any(c.isupper() for c in surface[1:])
 
 
 def _joins(before: Token, gap: str) -> bool:

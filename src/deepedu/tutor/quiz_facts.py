@@ -117,7 +117,7 @@ def lone_sentences(passages: Iterable[Evidence]) -> Iterator[tuple[Passage, Sent
     for evidence in passages:
         if evidence.is_exercise:
             continue
-        passage = Passage(1, evidence)
+        passage = Passage(evidence)
         for sentence in passage.sentences:
             said = _standing_alone(sentence)
             if said is not None and not _is_known_by_then(sentence, passage):
@@ -149,7 +149,7 @@ def facts(passages: Iterable[Evidence]) -> list[Fact]:
     found: list[Fact] = []
     for passage, sentence, said in lone_sentences(listed):
         found += _of_sentence(passage, sentence, said)
-    tables = [Passage(1, evidence) for evidence in listed if not evidence.is_exercise]
+    tables = [Passage(evidence) for evidence in listed if not evidence.is_exercise]
     prose = Lexicon.of([(s.text, s.tokens) for passage in tables for s in passage.sentences if not s.is_row])
     for passage in tables:
         found += _of_table(passage, prose)
@@ -169,7 +169,7 @@ def loose_terms(passages: Iterable[Evidence]) -> list[Fact]:
 
 
 def _of_sentence(passage: Passage, sentence: Sentence, said: str) -> Iterator[Fact]:
-    alone = Passage(1, _with_text(passage.evidence, said))
+    alone = Passage(_with_text(passage.evidence, said))
     if len(alone.sentences) != 1:
         return
     inside = alone.sentences[0]

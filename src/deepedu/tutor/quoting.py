@@ -51,27 +51,68 @@ class Choice:
         return answered_probability(self.features, is_plain=self.is_plain)
 
 
-def candidates(question: Question, passages: Sequence[Passage]) -> list[Choice]:
-    """Quotable windows of one or two sentences, best first."""
-    content = question.content()
-    rarity = _rarity(content, passages, is_plain=question.is_plain)
-    found: list[Choice] = []
-    for passage in passages:
-        for window in passage.windows:
-            if window.stop - window.first > 2 or not _is_quotable(window):
-                continue
-            window = _with_what_follows(window)
-            features = _features(question, content, rarity, window)
-            found.append(Choice(window, _quote_score(features, question), features, question.is_plain))
-    return sorted(found, key=lambda choice: -choice.score)
+class QuoteScorer:
+    """How well windows of the passages answer one question.
 
+    Args:
+        ranks: place of each passage in search's order, from 0; None: they are in that order.
+    """
 
-def choice_of(question: Question, passages: Sequence[Passage], window: Window) -> Choice:
-    """How well one given window fits the question."""
-    content = question.content()
-    rarity = _rarity(content, passages, is_plain=question.is_plain)
-    features = _features(question, content, rarity, window)
-    return Choice(window, _quote_score(features, question), features, question.is_plain)
+    def __init__(self, question: Question, passages: Sequence[Passage], ranks: Sequence[int] | None = None) -> None:
+        self._question = question
+        self._passages = passages
+        self._ranks = dict(zip(map(id, passages), range(len(passages)) if ranks is None else ranks, strict=True))
+        self._content = question.content()
+        self._rarity = _rarity(self._content, passages, is_plain=question.is_plain)
+        self._told = sum(weight for _, weight in self._content) or 1.0
+        self._rare = sum(self._rarity.values()) or 1.0
+        self._pairs = pairs([t.folded for t in question.tokens if is_content(t.word)])
+
+    def candidates(self) -> list[Choice]:
+        """Quotable windows of one or two sentences, best first."""
+        found = [
+            self.choice_of(_with_what_follows(window))
+            for passage in self._passages
+            for window in passage.windows
+            if window.stop - window.first <= 2 and _is_quotable(window)
+        ]
+        return sorted(found, key=lambda choice: -choice.score)
+
+    def choice_of(self, window: Window) -> Choice:
+        """How well one given window fits the question."""
+        features = self._features(window)
+        return Choice(window, _quote_score(features, self._question), features, self._question.is_plain)
+
+    def _features(self, window: Window) -> dict[str, float]:
+        question, content, asked_pairs = self._question, self._content, self._pairs
+        plain = question.is_plain
+        held = [(t, w) for t, w in content if _holds(window, t, is_plain=plain)]
+        lexicon = window.passage.lexicon
+        loose = _loose_words(question, content, window)
+        numbers = question.quantities
+        return {
+            "words": sum(w for _, w in held) / self._told,
+            "rare": sum(self._rarity[t.word] for t, _ in held) / self._rare,
+            "pairs": sum(p in window.pairs for p in asked_pairs) / len(asked_pairs) if asked_pairs else 0.0,
+            "passage": sum(w for t, w in content if f" {t.folded} " in lexicon.folded) / self._told,
+            "names_here": _share([_speaks_of(window, n, is_plain=plain) for n in question.names]),
+            "loose_words": float(loose),
+            "other_row": float(window.sentences[0].is_row and loose > 0),
+            "names_missing": 1.0 - _share([bears_name(lexicon, n, is_plain=plain) for n in question.names]),
+            "numbers_missing": 1.0 - _share([bears(window.quantities, q, window.passage.units) for q in numbers]),
+            "times_missing": 1.0 - _share([_tells_time(window.passage, q) for q in numbers if q.is_time]),
+            "event_missing": float(_lacks_event(question, window)),
+            "fits": _fits(question, window),
+            "pairs_passage": sum(f" {a} {b} " in lexicon.folded for a, b in asked_pairs) / len(asked_pairs)
+            if asked_pairs
+            else 0.0,
+            "max_missing": max(
+                (self._rarity[t.word] for t, _ in content if not _holds(window, t, is_plain=plain)), default=0.0
+            ),
+            "length": min(2.0, len(window.text) / 250),
+            "leans": float(window.sentences[0].leans_back),
+            "rank": float(min(self._ranks[id(window.passage)], _LAST_RANK)),
+        }
 
 
 def _with_what_follows(window: Window) -> Window:
@@ -100,45 +141,6 @@ def _rarity(content: Sequence[tuple[Token, float]], passages: Sequence[Passage],
 
 def _holds(window: Window, token: Token, *, is_plain: bool) -> bool:
     return token.folded in window.folded if is_plain else token.word in window.words
-
-
-def _features(
-    question: Question,
-    content: Sequence[tuple[Token, float]],
-    rarity: dict[str, float],
-    window: Window,
-) -> dict[str, float]:
-    plain = question.is_plain
-    told = sum(w for _, w in content) or 1.0
-    rare = sum(rarity.values()) or 1.0
-    held = [(t, w) for t, w in content if _holds(window, t, is_plain=plain)]
-    lexicon = window.passage.lexicon
-    in_passage = sum(w for t, w in content if f" {t.folded} " in lexicon.folded) / told
-    loose = _loose_words(question, content, window)
-    asked_pairs = pairs([t.folded for t in question.tokens if is_content(t.word)])
-    named = question.names
-    numbers = question.quantities
-    return {
-        "words": sum(w for _, w in held) / told,
-        "rare": sum(rarity[t.word] for t, _ in held) / rare,
-        "pairs": sum(p in window.pairs for p in asked_pairs) / len(asked_pairs) if asked_pairs else 0.0,
-        "passage": in_passage,
-        "names_here": _share([_speaks_of(window, n, is_plain=plain) for n in named]),
-        "loose_words": float(loose),
-        "other_row": float(window.sentences[0].is_row and loose > 0),
-        "names_missing": 1.0 - _share([bears_name(lexicon, n, is_plain=plain) for n in named]),
-        "numbers_missing": 1.0 - _share([bears(window.quantities, q, window.passage.units) for q in numbers]),
-        "times_missing": 1.0 - _share([_tells_time(window.passage, q) for q in numbers if q.is_time]),
-        "event_missing": float(_lacks_event(question, window)),
-        "fits": _fits(question, window),
-        "pairs_passage": sum(f" {a} {b} " in lexicon.folded for a, b in asked_pairs) / len(asked_pairs)
-        if asked_pairs
-        else 0.0,
-        "max_missing": max((rarity[t.word] for t, _ in content if not _holds(window, t, is_plain=plain)), default=0.0),
-        "length": min(2.0, len(window.text) / 250),
-        "leans": float(window.sentences[0].leans_back),
-        "rank": float(min(window.passage.rank, _LAST_RANK)),
-    }
 
 
 def _speaks_of(window: Window, name: Name, *, is_plain: bool) -> bool:

@@ -21,26 +21,29 @@ class ReadPassages:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[tuple[int, int], Passage] = OrderedDict()
+        self._kept: OrderedDict[int, Passage] = OrderedDict()
         self._lock = Lock()
 
     def read(self, evidence: Sequence[Evidence]) -> list[Passage]:
-        """The passages of ``evidence``, markers from 1 on. Their evidence tells no scores, which differ each time."""
-        return [self._passage(marker, replace(one, score=0.0, scores={})) for marker, one in enumerate(evidence, 1)]
+        """The passages of ``evidence``. Their evidence tells no scores, which differ each time."""
+        return [self._passage(replace(one, score=0.0, scores={})) for one in evidence]
 
-    def _passage(self, marker: int, evidence: Evidence) -> Passage:
-        # A place in search's order is part of what a passage is worth to a question.
-        key = (marker, evidence.passage_id)
+    def _passage(self, evidence: Evidence) -> Passage:
+        key = evidence.passage_id
         with self._lock:
             kept = self._kept.get(key)
             # Another library, or the book was read anew: the same number, another text.
             if kept is not None and kept.evidence == evidence:
                 self._kept.move_to_end(key)
                 return kept
-        passage = Passage(marker, evidence)
+        passage = Passage(evidence)
         with self._lock:
             self._kept[key] = passage
             self._kept.move_to_end(key)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return passage
+
+
+# Enough for the lessons of a dozen classes, some 30 MB.
+READ = ReadPassages(256)

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from deepedu.base.vietnamese import canonical_tone, fold
@@ -84,6 +85,14 @@ class Token:
     @property
     def is_capitalised(self) -> bool:
         return self.surface[0].isupper()
+
+    @cached_property
+    def may_be_name(self) -> bool:
+        """Whether its spelling is one of names: a capital first, or mixed as in H2O, pH, 4G."""
+        if self.is_capitalised:
+            return True
+        surface = self.surface
+        return not surface.isdecimal() and any(c.isdecimal() for c in surface) and any(c.isupper() for c in surface[1:])
 
     @property
     def is_number(self) -> bool:

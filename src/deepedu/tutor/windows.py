@@ -73,14 +73,9 @@ class Sentence:
 
 
 class Passage:
-    """One piece of evidence, ready to be compared.
+    """One piece of evidence, ready to be compared."""
 
-    ``marker`` is its number in the prompt, from 1; ``rank`` its place in search's order, from 0.
-    """
-
-    def __init__(self, marker: int, evidence: Evidence, rank: int | None = None) -> None:
-        self.marker = marker
-        self.rank = marker - 1 if rank is None else rank
+    def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.text = evidence.text
         self.sentences = tuple(_sentence(evidence.text, start, end) for start, end in sentence_spans(evidence.text))
@@ -181,12 +176,16 @@ class Window:
     def _tokens(self) -> tuple[Token, ...]:
         return tuple(t for s in (*self.sentences, *([self.header] if self.header else [])) for t in s.tokens)
 
-    def citation(self) -> Citation:
-        """The exact slice of the passage, and where it stands in the book."""
+    def citation(self, marker: int) -> Citation:
+        """The exact slice of the passage, and where it stands in the book.
+
+        Args:
+            marker: number of the passage in the prompt, from 1.
+        """
         evidence = self.passage.evidence
         page, page_start = evidence.place_of(self.start)
         return Citation(
-            marker=self.passage.marker,
+            marker=marker,
             passage_id=evidence.passage_id,
             book_id=evidence.book_id,
             book=evidence.book,
