@@ -84,3 +84,26 @@ def test_other_models_and_other_lengths_are_left_out(library, embedder, retrieve
         odd.vector = np.zeros(3, VECTOR_DTYPE).tobytes()
         session.execute(sa.delete(Embedding).where(Embedding.passage_id == ids[1], Embedding.model == embedder.name))
     assert ids_of(retriever.retrieve("nước", ANY, 10)) == [ids[0]]
+
+
+def test_a_question_is_embedded_once_though_others_ask_in_between(library, embedder, monkeypatch) -> None:
+    _, ids = library.add("A", TEXTS)
+    embed_missing(library.db, embedder)
+    asked: list[str] = []
+    embed_query = embedder.embed_query
+
+    def counted(text: str) -> np.ndarray:
+        asked.append(text)
+        return embed_query(text)
+
+    monkeypatch.setattr(embedder, "embed_query", counted)
+    retriever = VectorRetriever(library.db, embedder)
+    (best, *_) = retriever.retrieve("vua dời đô", ANY, 1)
+    retriever.retrieve("cây xanh", ANY, 1)
+    assert retriever.score("vua dời đô", [best[0]])[best[0]] == pytest.approx(best[1])
+    assert asked == ["vua dời đô", "cây xanh"]
+    # What was asked long ago is forgotten.
+    for number in range(100):
+        retriever.score(f"câu {number}", ids)
+    retriever.score("vua dời đô", ids)
+    assert (asked[-1], len(asked)) == ("vua dời đô", 103)

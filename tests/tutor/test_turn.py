@@ -8,12 +8,14 @@ import pytest
 
 from deepedu.base.config import SearchSettings, TutorSettings
 from deepedu.base.errors import BadRequest, ContextLengthExceeded, LLMUnreachable, NotFound
+from deepedu.base.vietnamese import sentence_spans
 from deepedu.llm.chat import ChatModel, Delta, Finished, Message
 from deepedu.llm.scripted import ScriptedModel
 from deepedu.search.search import Search
 from deepedu.store import Database
 from deepedu.store.conversations import past_turns
 from deepedu.tutor.answer import NOT_IN_BOOK, Status
+from deepedu.tutor.grounding import Grounder
 from deepedu.tutor.turn import Checked, Completed, Draft, Event, Found, Started, Tutor
 
 QUESTION = "Anders Celsius đề xuất thang nhiệt độ của mình vào năm nào?"
@@ -78,6 +80,49 @@ def test_sentences_are_checked_while_the_draft_still_streams(sample_library: Dat
     events = asyncio.run(turn(tutor(sample_library, model)))
     first_check = next(index for index, event in enumerate(events) if isinstance(event, Checked))
     assert any(isinstance(event, Draft) for event in events[first_check:])
+
+
+class _ByLetters(ScriptedModel):
+    """Streams its reply letter by letter, as the worst of tokenizers would."""
+
+    async def stream(
+        self, messages: Sequence[Message], *, max_tokens: int, owner: str | None = None
+    ) -> AsyncGenerator[Delta | Finished, None]:
+        async with aclosing(super().stream(messages, max_tokens=max_tokens, owner=owner)) as reply:
+            async for event in reply:
+                for letter in event.text if isinstance(event, Delta) else ():
+                    yield Delta(letter)
+                if isinstance(event, Finished):
+                    yield event
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Anders Celsius đề xuất thang nhiệt độ năm 1742 [1]. TS. Nguyễn Văn A. nói thế? Nước sôi ở 100 °C! Hết…",
+        "Nhiệt độ\n\n1. Nước sôi ở 100 °C\n2. Nước đá tan ở 0 °C. Đó là hai mốc.\n• Một mốc nữa",
+        "\n \n Celsius đề xuất thang nhiệt độ năm 1742",
+    ],
+)
+def test_a_sentence_is_checked_as_soon_as_another_begins(
+    sample_library: Database, monkeypatch: pytest.MonkeyPatch, reply: str
+) -> None:
+    checked: list[tuple[str, str]] = []
+    draft = ""
+    monkeypatch.setattr(Grounder, "check_sentence", lambda _, sentence: checked.append((draft, sentence)))
+
+    async def read() -> None:
+        nonlocal draft
+        async with aclosing(tutor(sample_library, _ByLetters([reply])).ask(QUESTION)) as events:
+            async for event in events:
+                draft += event.text if isinstance(event, Draft) else ""
+
+    asyncio.run(read())
+    expected: list[tuple[str, str]] = []
+    for end in range(1, len(reply) + 1):
+        begun = [reply[start:stop] for start, stop in sentence_spans(reply[:end])]
+        expected += [(reply[:end], sentence) for sentence in begun[len(expected) : -1]]
+    assert checked == expected
 
 
 def test_when_the_model_fails_the_book_answers_and_says_so(sample_library: Database) -> None:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from deepedu.base.vietnamese import fold
 from deepedu.search.evidence import Evidence
@@ -106,9 +107,10 @@ class Matter:
     def subject(self) -> Subject:
         """What the ladder keeps of it."""
         window = self.best.window if self.best else None
-        said = {word: None for passage in self.passages for word in lesson_words(passage.text)}
-        names = {w for p in self.passages[:4] for s in p.sentences for n in names_in(s, p) for w in n.words}
-        figures = {f for p in self.passages[:4] for f in numbers_of(p.text)}
+        told = [_told_by(passage) for passage in self.passages]
+        said = {word: None for one in told for word in one.words}
+        names = {name for one in told[:4] for name in one.names}
+        figures = {figure for one in told[:4] for figure in one.figures}
         figures |= {str(number) for solution in self.solutions for number in solution.numbers}
         return Subject(
             kind=self.kind,
@@ -270,7 +272,22 @@ def _values_of(text: str | None) -> list[Fraction]:
     return [max(found[0].values)] if len(found) == 1 and found[0].values else []
 
 
+@dataclass(frozen=True)
+class _Told:
+    """Words of a passage that carry meaning, words of its names, and its numbers."""
+
+    words: tuple[str, ...]
+    names: frozenset[str]
+    figures: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def _told_by(passage: Passage) -> _Told:
+    names = frozenset(word for s in passage.sentences for name in names_in(s, passage) for word in name.words)
+    return _Told(lesson_words(passage.text), names, numbers_of(passage.text))
+
+
 def names_in(sentence: Sentence, passage: Passage) -> Sequence[Name]:
     """Proper names of a sentence of ``passage``."""
-    index = passage.sentences.index(sentence)
-    return Window(passage, index, index + 1).names
+    # The windows of one sentence come first.
+    return passage.windows[passage.sentences.index(sentence)].names

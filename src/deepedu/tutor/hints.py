@@ -14,7 +14,7 @@ What is told is decided here, from what the pupil did so far; no model is asked.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -91,7 +91,13 @@ class Ladder:
     def to_json(self) -> dict[str, Any]:
         """Plain values; see ``from_json``."""
         times = {"opened_at": self.opened_at.isoformat(), "changed_at": self.changed_at.isoformat()}
-        return {"version": VERSION, **asdict(self), **times, "rung": int(self.rung)}
+        return {
+            "version": VERSION,
+            **_shallow(self),
+            **times,
+            "subject": _shallow(self.subject),
+            "rung": int(self.rung),
+        }
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> "Ladder":
@@ -227,12 +233,14 @@ class Ladders:
         Args:
             subject: what code finds the message to be about, were it a question.
         """
-        ranked = sorted(self.kept, key=lambda ladder: -_sameness(ladder, message, subject))
-        if ranked and _sameness(ranked[0], message, subject) >= 1.0:
-            return ranked[0]
+        question = question_in(message)
+        if self.kept and asks(question):
+            words = content_words(question)
+            likest = max(self.kept, key=lambda ladder: _sameness(ladder.subject, words, subject))
+            if _sameness(likest.subject, words, subject) >= 1.0:
+                return likest
         if self.present is not None and not self._opens(self.present, message, subject):
             return self.present
-        question = question_in(message)
         return Ladder(question, subject, now, now)
 
     def with_(self, ladder: Ladder) -> "Ladders":
@@ -267,13 +275,14 @@ class Ladders:
         return cls(tuple(Ladder.from_json(one) for one in kept))
 
 
-def _sameness(ladder: Ladder, message: str, subject: Subject) -> float:
-    """How surely a message asks a ladder's question again; 1 and more: it does."""
-    known = ladder.subject
-    question = question_in(message)
-    if not asks(question):
-        return 0.0
-    part, both = alikeness(content_words(question), known.terms)
+def _shallow(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass as they are: ``asdict`` would copy thousands of words one by one."""
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def _sameness(known: Subject, words: tuple[str, ...], subject: Subject) -> float:
+    """How surely a question with these content words asks a ladder's question again; 1 and more: it does."""
+    part, both = alikeness(words, known.terms)
     scores = [both / _SAME_WORDS]
     given, asked = frozenset(subject.numbers), frozenset(known.numbers)
     if known.kind is Kind.EXERCISE:
@@ -286,7 +295,7 @@ def _sameness(ladder: Ladder, message: str, subject: Subject) -> float:
     if same_place and same_asked:
         scores.append(part / _SAME_PLACE)
     # In another language little more than names stays.
-    named = set(content_words(question)) & set(known.names) & set(known.terms)
+    named = set(words) & set(known.names) & set(known.terms)
     if named and subject.section == known.section and same_asked:
         scores.append(part / _SAME_NAME)
     return max(scores)

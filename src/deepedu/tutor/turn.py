@@ -52,6 +52,9 @@ _BACK_REFERENCE = re.compile(
     r"|\b((ong|ba|co|anh|chi|chu|nguoi) ay|(cai|dieu|viec|nguoi|noi) do|the con|vay con)\b"
 )
 
+# Without one of these no sentence ends.
+_MAY_END = re.compile(r"[.!?…。！？\n]")
+
 
 @dataclass(frozen=True)
 class Started:
@@ -281,6 +284,8 @@ class _Run:
         self._turn_id = turn_id
         self._saved_at = time.monotonic()
         self._handed_out = 0
+        # Where the sentence that still grows begins.
+        self._open_at = 0
         self._closed = False
         self.draft = ""
 
@@ -290,8 +295,10 @@ class _Run:
         if self._tutor.keeps_turns and time.monotonic() - self._saved_at >= DRAFT_SAVE_INTERVAL_S:
             await asyncio.to_thread(save_draft, self._tutor.database, self._turn_id, self.draft)
             self._saved_at = time.monotonic()
+        if not _MAY_END.search(self.draft, self._open_at):
+            return []
         # The last sentence may still grow.
-        complete = sentence_spans(self.draft)[:-1]
+        *complete, (self._open_at, _) = sentence_spans(self.draft) or [(0, 0)]
         new = complete[self._handed_out :]
         self._handed_out = max(self._handed_out, len(complete))
         return [self.draft[start:end] for start, end in new]
