@@ -14,20 +14,21 @@ from deepedu.base.config import StoreSettings
 from deepedu.base.errors import BadRequest, KeyDestroyed, NotFound, StoreError
 from deepedu.school import erasure
 from deepedu.school.accounts import account_of, create_person
+from deepedu.school.api_keys import account_of_key, create_key
 from deepedu.school.audit import entries, verify
 from deepedu.school.erasure import (
     Certificate,
     certificate_of,
     certificates,
     erase,
-    prune_journals,
     request_erasure,
     requested_erasures,
     resume_erasures,
     traces,
 )
+from deepedu.school.kept_files import prune_journals
 from deepedu.store import Database
-from deepedu.store.conversations import conversations_of, past_turns
+from deepedu.store.conversations import conversations_of, past_turns, start_turn
 from deepedu.store.tables import AuditEntry, Base, Person
 
 # Columns that name people or may, and why erasing leaves them.
@@ -107,6 +108,20 @@ def test_a_teacher_leaves_the_quizzes_and_takes_the_name(kept: KeptPeople) -> No
     assert [row.author_id for row in rows_of(kept.database, "quizzes")] == [None]
     assert [row.seen_by for row in rows_of(kept.database, "flags")] == [None, None]
     assert kept["lan"].full_name.encode() not in bytes_of(kept.database.data_dir)
+
+
+def test_with_a_teacher_go_conversations_that_came_by_the_keys_of_that_teacher(kept: KeptPeople) -> None:
+    with kept.database.write() as session:
+        mine, other = create_key(session, kept["lan"].id, "Moodle"), create_key(session, kept["admin"].id, "Moodle")
+    owners = [account_of_key(kept.database, key).owner_of("hs-17") for key in (mine, other)]
+    for owner in owners:
+        start_turn(kept.database, "Vì sao nước sôi?", {}, None, owner=owner)
+    certificate = erase(kept.database, kept["lan"].public_id, reason="left", by=kept["admin"])
+    assert conversations_of(kept.database, owners[0]) == []
+    assert (certificate.deleted["conversations"], certificate.deleted["turns"]) == (1, 1)
+    assert kept.database.vault.is_destroyed(owners[0])
+    (chat,) = conversations_of(kept.database, owners[1])
+    assert past_turns(kept.database, chat.id, owner=owners[1])[0].question == "Vì sao nước sôi?"
 
 
 def test_a_guardian_leaves_the_consent_of_the_child(kept: KeptPeople) -> None:

@@ -39,7 +39,12 @@ class KeyAccount(Account):
         """
         key = self.secret.encode()[: hashlib.blake2b.MAX_KEY_SIZE]
         digest = hashlib.blake2b(user.encode(), key=key, digest_size=10)
-        return f"k{self.key_id}-{digest.hexdigest()}"
+        return owners_by_key(self.key_id) + digest.hexdigest()
+
+
+def owners_by_key(key_id: int) -> str:
+    """What all names of ``KeyAccount.owner_of`` by one key begin with."""
+    return f"k{key_id}-"
 
 
 @dataclass(frozen=True)

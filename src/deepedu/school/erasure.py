@@ -8,7 +8,8 @@ after a kill at any moment, it goes on to the end and nothing is told twice.
 
 Which rows belong to a person is read from the tables themselves: whatever refers to ``people`` or has a column of
 ``OWNER_COLUMNS``, and whatever is deleted together with such a row. References of other people's rows (``ON DELETE SET
-NULL``: who made a quiz, who looked at a flag) are emptied.
+NULL``: who made a quiz, who looked at a flag) are emptied. With a teacher's API keys go the conversations that programs
+held by them: nobody could open these any more.
 
 What this does not reach, and why that may be:
 
@@ -27,13 +28,10 @@ What this does not reach, and why that may be:
 
 import hashlib
 import json
-import os
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import sqlalchemy as sa
@@ -41,11 +39,12 @@ from sqlalchemy.orm import Session
 
 from deepedu.base.errors import BadRequest, NotFound, StoreError
 from deepedu.school.accounts import Account, account_of
+from deepedu.school.api_keys import owners_by_key
 from deepedu.school.audit import SYSTEM, record
 from deepedu.school.directory import person_of
+from deepedu.school.kept_files import TURN, delete_copies, prune_journals
 from deepedu.store import Database
-from deepedu.store.backup import MIGRATION_COPIES
-from deepedu.store.tables import AuditEntry, Base, Conversation, Person, PlaybookDelta, Turn, TurnSignal, now
+from deepedu.store.tables import ApiKey, AuditEntry, Base, Conversation, Person, PlaybookDelta, Turn, TurnSignal, now
 
 Reason = Literal["withdrawn", "request", "left", "mistake", "restored"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
@@ -54,9 +53,6 @@ CHOSEN_REASONS: tuple[Reason, ...] = ("withdrawn", "request", "left", "mistake")
 BEGUN, ERASED, REQUESTED = "person.erase.begin", "person.erase", "person.erase.request"
 # Columns that hold whose a row is, by ``Account.owner``, without referring to ``people``.
 OWNER_COLUMNS = ("learner_id", "owner")
-# Where runs of ``deepedu learn`` keep what a model answered to turns.
-JOURNALS = "learn"
-_TURN = re.compile(r"\bturn(\d+)-[0-9a-f]{8}\b")
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,6 @@ def erase(database: Database, public_id: str, *, reason: Reason, by: Account | s
         owner = account_of(person).owner
         actor = _Actor(by.public_id, by.role) if isinstance(by, Account) else _Actor(by, by)
         record(session, actor.name, BEGUN, public_id, reason)
-    database.vault.destroy(owner)
     return _finish(database, public_id, owner, reason, actor)
 
 
@@ -230,71 +225,25 @@ def requested_erasures(database: Database) -> list[tuple[Account, datetime]]:
         return [(account_of(person), at) for person, at in session.execute(wanted)]
 
 
-def prune_journals(database: Database, *, without_owner: str | None = None) -> int:
-    """Takes what runs of learning kept of turns that are gone, and of all turns of an owner, out of their journals.
-
-    Returns:
-        How many lines went.
-
-    Raises:
-        StoreError: a journal cannot be read or replaced.
-    """
-    count = 0
-    try:
-        for file in sorted((database.data_dir / JOURNALS).glob("*.jsonl")):
-            lines = file.read_bytes().splitlines(keepends=True)
-            turns = {turn for line in lines for turn in _turns_in(line)}
-            living = _living_turns(database, turns, without_owner)
-            kept = [line for line in lines if set(_turns_in(line)) <= living]
-            if len(kept) < len(lines):
-                _replace(file, b"".join(kept))
-                count += len(lines) - len(kept)
-    except OSError as error:
-        raise StoreError(
-            f"không sửa được nhật ký học trong {database.data_dir / JOURNALS}: {error.strerror or error}; "
-            "hãy xem quyền ghi và chỗ trống, rồi làm lại"
-        ) from error
-    return count
-
-
-def delete_copies(database: Database, *, before: datetime | None = None) -> int:
-    """Deletes copies of the database that were made before migrations: names stand in them as they were.
-
-    Args:
-        before: only older ones; None: all.
-
-    Raises:
-        StoreError: one cannot be deleted.
-    """
-    count = 0
-    try:
-        for copy in sorted((database.data_dir / MIGRATION_COPIES).glob("*.sqlite3*")):
-            if before is None or copy.stat().st_mtime < before.timestamp():
-                copy.unlink(missing_ok=True)
-                count += 1
-    except OSError as error:
-        raise StoreError(
-            f"không xóa được bản chép cũ trong {database.data_dir / MIGRATION_COPIES}: {error.strerror or error}; "
-            "hãy xem quyền ghi, rồi làm lại"
-        ) from error
-    return count
-
-
 def _finish(database: Database, public_id: str, owner: str, reason: Reason, by: _Actor) -> Certificate:
-    """Everything after the key."""
+    """Everything after it was written down that the erasure begins."""
+    with database.read() as session:
+        owners = [owner, *_owners_by_keys(session, person_of(session, public_id))]
+    for each in owners:
+        database.vault.destroy(each)
     files = {
-        "journal_lines": prune_journals(database, without_owner=owner),
+        "journal_lines": prune_journals(database, without_owners=owners),
         "migration_copies": delete_copies(database),
     }
     with database.write() as session:
         person = person_of(session, public_id)
-        remains = _remaining(session, person, owner)
+        remains = _remaining(session, person, owners)
         deleted = Counter({kind: count for kind, count in files.items() if count})
         if person.role != "student":
             deleted["names_in_feedback"] = _unsign(session, person.full_name)
         for trace in traces():
             if trace.by == "owner":
-                _delete(session, trace.column.table, trace.column == owner, deleted)
+                _delete(session, trace.column.table, trace.column.in_(owners), deleted)
         people = Person.metadata.tables["people"]
         role, person_id = person.role, person.id
         session.expunge(person)
@@ -313,6 +262,17 @@ def _finish(database: Database, public_id: str, owner: str, reason: Reason, by: 
         record(session, certificate.by, ERASED, public_id, certificate.to_json())
     database.scrub()
     return certificate
+
+
+def _owners_by_keys(session: Session, person: Person) -> set[str]:
+    """Whose conversations came by the person's API keys, in any table."""
+    keys = list(session.scalars(sa.select(ApiKey.id).where(ApiKey.person_id == person.id)))
+    found: set[str] = set()
+    for trace in traces():
+        for key in keys if trace.by == "owner" else ():
+            of_key = trace.column.startswith(owners_by_key(key), autoescape=True)
+            found.update(session.scalars(sa.select(trace.column).where(of_key).distinct()))
+    return found
 
 
 def _delete(session: Session, table: sa.Table, where: sa.ColumnElement[bool], deleted: Counter[str]) -> None:
@@ -339,7 +299,7 @@ def _unsign(session: Session, name: str) -> int:
     return count
 
 
-def _remaining(session: Session, person: Person, owner: str) -> Counter[str]:
+def _remaining(session: Session, person: Person, owners: Sequence[str]) -> Counter[str]:
     remains = Counter[str]()
     public_id = person.public_id
     about = sa.or_(AuditEntry.subject == public_id, AuditEntry.actor == public_id)
@@ -348,13 +308,13 @@ def _remaining(session: Session, person: Person, owner: str) -> Counter[str]:
         session.scalars(
             sa.select(Turn.id)
             .join(Conversation, Conversation.id == Turn.conversation_id)
-            .where(Conversation.owner == owner)
+            .where(Conversation.owner.in_(owners))
         )
     )
     for author, reason, operations in session.execute(
         sa.select(PlaybookDelta.author, PlaybookDelta.reason, PlaybookDelta.operations)
     ):
-        found = {int(turn) for turn in _TURN.findall(f"{reason} {operations}")}
+        found = {int(turn) for turn in TURN.findall(f"{reason} {operations}")}
         remains["playbook_changes"] += bool(found & turns)
         remains["playbook_names"] += json.loads(author).get("name") == person.full_name
     consents = Base.metadata.tables["consents"]
@@ -378,33 +338,6 @@ def _begun(database: Database, person: Account) -> tuple[Reason, _Actor]:
             return "restored", _Actor(SYSTEM, SYSTEM)
         role = session.scalar(sa.select(Person.role).where(Person.public_id == entry.actor))
         return reason_of(entry.detail) or "restored", _Actor(entry.actor, role or entry.actor)
-
-
-def _living_turns(database: Database, turns: Collection[int], without_owner: str | None) -> set[int]:
-    wanted = sa.select(Turn.id).join(Conversation, Conversation.id == Turn.conversation_id).where(Turn.id.in_(turns))
-    if without_owner is not None:
-        wanted = wanted.where(sa.or_(Conversation.owner.is_(None), Conversation.owner != without_owner))
-    with database.read() as session:
-        return set(session.scalars(wanted))
-
-
-def _turns_in(line: bytes) -> Iterator[int]:
-    """The turn that a line of a journal is about; a line that cannot be read is nobody's."""
-    try:
-        problem = json.loads(line)["problem"]
-    except (ValueError, KeyError, TypeError):
-        return
-    if match := _TURN.fullmatch(str(problem)):
-        yield int(match[1])
-
-
-def _replace(file: Path, content: bytes) -> None:
-    part = file.with_name(f"{file.name}.part")
-    with part.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
 
 
 def _plain(certificate: Certificate) -> dict[str, Any]:

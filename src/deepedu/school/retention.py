@@ -22,7 +22,8 @@ import sqlalchemy as sa
 from deepedu.base.config import SchoolSettings
 from deepedu.base.errors import DeepEduError
 from deepedu.school.audit import SYSTEM, record
-from deepedu.school.erasure import delete_copies, prune_journals, resume_erasures
+from deepedu.school.erasure import resume_erasures
+from deepedu.school.kept_files import delete_copies, prune_journals
 from deepedu.store import Database
 from deepedu.store.tables import (
     AuditEntry,
