@@ -284,6 +284,7 @@ def test_personal_data_are_struck_out_and_danger_meets_care(pupil: Pupil) -> Non
     assert pupil.find(".turn:last-child button") == []
     pupil.browser.refresh()
     assert pupil.find(".care")[0].is_displayed()
+    assert "Em không cần gửi số điện thoại: phần đó đã được che." in pupil.texts(".turn .notice")
 
 
 def test_formulae_are_drawn_by_the_browser(pupil: Pupil) -> None:

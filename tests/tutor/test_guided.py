@@ -16,6 +16,7 @@ from deepedu.store import Database
 from deepedu.store.conversations import past_turns
 from deepedu.store.flags import count_unseen, flags_of, mark_seen
 from deepedu.tutor.guided import Cared, Closed, GuidedEvent, GuidedTutor, Hinted, Masked, Pupil
+from deepedu.tutor.hint_texts import hint_texts
 from deepedu.tutor.hints import Policy, Rung
 from deepedu.tutor.safety import DEFAULT_HELP_LINES
 from deepedu.tutor.safety_rules import load_rules
@@ -80,6 +81,13 @@ def test_the_ladder_ends_with_the_grounded_answer(guided: GuidedTutor, sample_li
     turn = kept(sample_library, events)
     assert turn.question == said
     assert turn.answer["question"] == QUESTION
+    # The last of the tries names the year: that is said before the answer.
+    assert turn.answer["lead"] in hint_texts()["openings"]["try_right"]
+
+
+def test_an_answer_without_own_work_is_not_praised(guided: GuidedTutor, sample_library: Database) -> None:
+    events = ask(guided, QUESTION, replace(AN, policy=Policy.EXPLAIN))
+    assert "lead" not in kept(sample_library, events).answer
 
 
 def test_in_an_exam_nothing_is_told(guided: GuidedTutor, sample_library: Database) -> None:
@@ -101,7 +109,8 @@ def test_personal_data_reach_neither_the_store_nor_the_model(
     monkeypatch.setattr(guided.tutor, "model", model)
     typed = f"Em là Nguyễn Văn An, số 0912 345 678. {QUESTION}"
     events = ask(guided, typed, replace(AN, policy=Policy.EXPLAIN))
-    assert len(of(events, Masked).kinds) == 2
+    assert set(of(events, Masked).kinds) == {"name", "phone"}
+    assert kept(sample_library, events).answer["masked"] == list(of(events, Masked).kinds)
     assert seen
     for told in (*seen, kept(sample_library, events).question):
         assert "0912" not in told

@@ -19,7 +19,7 @@ from deepedu.store.ladders import load_ladders, save_ladders
 from deepedu.store.tables import now
 from deepedu.tutor.answer import Lesson, Status
 from deepedu.tutor.hint_texts import hint_texts
-from deepedu.tutor.hint_wording import Step, next_hint
+from deepedu.tutor.hint_wording import Step, next_hint, opening
 from deepedu.tutor.hints import Ladders, Policy, Rung
 from deepedu.tutor.safety import HelpLine, assess, care_answer
 from deepedu.tutor.safety_rules import Kind, SafetyRules
@@ -99,11 +99,12 @@ class GuidedTutor:
         question = clean_question(question)
         masked = mask(question, class_names=pupil.class_names)
         scope = scope or Scope()
-        if masked.findings:
-            yield Masked(tuple(dict.fromkeys(str(finding.kind) for finding in masked.findings)))
+        kinds = tuple(dict.fromkeys(str(finding.kind) for finding in masked.findings))
+        if kinds:
+            yield Masked(kinds)
         # What was struck out may be the name of who is feared, so danger is looked for in all that was typed.
         concern = assess(question, self._rules)
-        turn = _Turn(self, pupil, masked.text, scope, conversation_id, history)
+        turn = _Turn(self, pupil, masked.text, scope, conversation_id, history, kinds)
         if concern is not None:
             text = care_answer(concern, self._help_lines)
             yield await turn.start()
@@ -130,6 +131,8 @@ class GuidedTutor:
         step = await self._step(turn)
         learner = turn.pupil.learner_id
         if step.decision.rung is Rung.ANSWER:
+            if step.decision.verdict:
+                turn.beside["lead"] = opening(step.decision)
             async with aclosing(self._answered(turn, step.decision.ladder.question)) as events:
                 async for event in events:
                     yield event
@@ -161,6 +164,7 @@ class GuidedTutor:
             owner=turn.pupil.learner_id,
             asks=asks,
             history=turn.history,
+            beside=turn.beside,
         )
         async with aclosing(events):
             async for event in events:
@@ -174,7 +178,11 @@ class GuidedTutor:
 
 
 class _Turn:
-    """A turn that is kept without a model's answer."""
+    """A turn that is kept without a model's answer.
+
+    ``beside`` is kept with whatever is told: ``masked``, the kinds of personal data that were struck out, and ``lead``,
+    what is said of the pupil's own right result before the answer.
+    """
 
     def __init__(
         self,
@@ -184,8 +192,10 @@ class _Turn:
         scope: Scope,
         conversation_id: int | None,
         history: Sequence[tuple[str, str]] | None,
+        masked: tuple[str, ...],
     ) -> None:
         self.history = history
+        self.beside: dict[str, Any] = {"masked": list(masked)} if masked else {}
         self._database = guided.tutor.database
         self.pupil, self.question, self.scope, self.conversation_id = pupil, question, scope, conversation_id
         self.id = 0
@@ -203,7 +213,15 @@ class _Turn:
 
     async def end(self, kind: str, text: str, **more: Any) -> None:
         """Keeps what was told. ``kind`` sets it apart from answers, which have none."""
-        answer = {"kind": kind, "question": self.question, "found": True, "sentences": [], "text": text, **more}
+        answer = {
+            "kind": kind,
+            "question": self.question,
+            "found": True,
+            "sentences": [],
+            "text": text,
+            **self.beside,
+            **more,
+        }
         await asyncio.to_thread(finish_turn, self._database, self.id, "done", draft="", answer=answer)
 
     async def flag(self, kind: str, severity: str, detail: str) -> None:

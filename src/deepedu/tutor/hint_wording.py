@@ -114,11 +114,12 @@ def _hint(draft: _Draft, wording: tuple[str, str] | None) -> Hint:
     if wording is not None and not draft.matter.hides(wording[0]) and _keeps_to(wording[0], draft.text):
         text, worded_by = wording
     closing = "" if draft.rung is Rung.ANSWER else hint_texts()["closings"][draft.rung.name.lower()]
-    whole = " ".join(filter(None, (_opening(draft.decision), text, closing)))
+    whole = " ".join(filter(None, (opening(draft.decision), text, closing)))
     return Hint(whole, draft.sources, draft.rung, worded_by)
 
 
-def _opening(decision: Decision) -> str:
+def opening(decision: Decision) -> str:
+    """What is said first: of the pupil's result where one is judged, else of the way of asking."""
     name = str(decision.move)
     if decision.verdict is not None:
         name = "try_right" if decision.verdict else "try_wrong"

@@ -10,7 +10,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -140,6 +140,7 @@ class Tutor:
         owner: str | None = None,
         asks: str | None = None,
         history: Sequence[tuple[str, str]] | None = None,
+        beside: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Runs a turn. Closing the generator stops the model and keeps the turn as ``stopped``.
 
@@ -147,6 +148,7 @@ class Tutor:
             owner: whose conversation it is; None without accounts.
             asks: what is answered, where ``question`` is only the last word on it.
             history: questions with their answers, oldest first, where the asker keeps them; None: the conversation's.
+            beside: what is kept with the answer, for the page.
 
         Raises:
             BadRequest: an empty or overlong question.
@@ -162,7 +164,7 @@ class Tutor:
             ids = await asyncio.to_thread(
                 start_turn, self.database, question, asdict(scope), conversation_id, owner=owner
             )
-        run = _Run(self, ids[1], self._owner(ids[0]))
+        run = _Run(self, ids[1], self._owner(ids[0]), beside or {})
         try:
             yield Started(*ids)
             async with aclosing(self._answer(run, asks or question, past, scope, begin)) as events:
@@ -239,7 +241,7 @@ class Tutor:
         answer = await asyncio.to_thread((await grounder).finish, draft)
         use = use_of(context, shown, finished) if found else None
         shown_bullets, used_bullets = learnt.ids, learnt.used(draft, answer)
-        kept = answer.to_json() | ({"context": use.to_json()} if use else {})
+        kept = answer.to_json() | dict(run.beside) | ({"context": use.to_json()} if use else {})
         if shown_bullets:
             kept["bullets"] = {"shown": list(shown_bullets), "used": list(used_bullets)}
         model = finished.model if finished else None
@@ -278,8 +280,9 @@ class Tutor:
 class _Run:
     """The turn in progress: its draft, kept now and then, and how far sentences have been handed out."""
 
-    def __init__(self, tutor: Tutor, turn_id: int, owner: str) -> None:
+    def __init__(self, tutor: Tutor, turn_id: int, owner: str, beside: Mapping[str, Any]) -> None:
         self._tutor = tutor
+        self.beside = beside
         self.owner = owner
         self._turn_id = turn_id
         self._saved_at = time.monotonic()

@@ -90,7 +90,7 @@
   }
 
   // The turn as the server draws it. Where that cannot be had, the checked sentences at least.
-  async function settle(card, turnId, last, masked) {
+  async function settle(card, turnId, last) {
     let drawn = null;
     try {
       const response = await fetch("/chat/turns/" + turnId, { headers: { Accept: "text/html" } });
@@ -107,12 +107,6 @@
       } else draft.textContent = last.text;
       noteOn(card, words.unread);
       return;
-    }
-    if (masked) {
-      const note = document.createElement("p");
-      note.className = "notice";
-      note.textContent = masked;
-      drawn.querySelector(".question").after(note);
     }
     const follow = isAtEnd();
     card.replaceWith(drawn);
@@ -133,7 +127,7 @@
     send.disabled = true; stop.hidden = false;
     status.classList.remove("unseen");
     tell(words.searching); startClock(); toEnd();
-    let started = null, last = null, masked = "";
+    let started = null, last = null;
     const book = document.getElementById("book").value;
     try {
       const response = await fetch("/api/ask", {
@@ -146,7 +140,7 @@
       if (response.status === 401) { location.assign("/login?then=" + encodeURIComponent(location.pathname)); return; }
       if (!response.ok) throw new Refused((await response.json()).error.message);
       for await (const [name, data] of eventsOf(response)) {
-        if (name === "masked") { masked = maskedLine(data.kinds); noteOn(card, masked); }
+        if (name === "masked") noteOn(card, maskedLine(data.kinds));
         else if (name === "started") { started = data; began(data); }
         else if (name === "found") tell(words.reading);
         else if (name === "draft") {
@@ -160,7 +154,7 @@
         else if (name === "error") throw new Refused(data.message);
       }
       if (!last) throw new Error("the stream ended before the turn did");
-      await settle(card, started.turn_id, last[1], masked);
+      await settle(card, started.turn_id, last[1]);
       // What stands in the turn as a whole, such as care, is read out but not shown twice.
       status.classList.toggle("unseen", !["completed", "hint"].includes(last[0]));
       tell({ completed: words.answered, hint: words.hinted }[last[0]] ?? last[1].text);
