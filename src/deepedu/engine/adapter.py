@@ -23,6 +23,7 @@ from deepedu.attention.base import Budget, Call, Method, Phase
 from deepedu.attention.tally import Tally
 from deepedu.base.errors import EngineError, Unsupported
 from deepedu.engine.rows import LayerRows, RowBlock, RowsDtype
+from deepedu.engine.unrope import Unrope
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Adapter:
         self.rows_dtype: RowsDtype = rows_dtype
         self.shape = _shape(model)
         self._angles = _rope_angles(model)
-        self._unrope = _Unrope(self._angles) if _undoes(model, self._angles) else None
+        self._unrope = Unrope(self._angles) if _undoes(model, self._angles) else None
         AttentionInterface.register(NAME, _attention)
         AttentionMaskInterface.register(NAME, _mask)
         model.set_attn_implementation(NAME)
@@ -294,30 +295,6 @@ def _windowed(rows: LayerRows, queries: Tensor, start: int, scale: float, window
     return out
 
 
-class _Unrope:
-    """Turns queries back to what they were before RoPE (rotate-half form, as Llama, Qwen, Mistral and Gemma use it)."""
-
-    def __init__(self, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
-        self._angles = angles
-        self._last: tuple[Tensor, Tensor, Tensor] | None = None
-
-    def __call__(self, queries: Tensor, positions: Tensor) -> Tensor:
-        """``queries`` [..., n, head_dim] at ``positions`` (int64 [n])."""
-        # All layers of a step ask for the same positions.
-        if self._last is None or not torch.equal(self._last[0], positions):
-            cos, sin = self._angles(positions)
-            # The angles carry a model's attention scaling, once in each factor.
-            norm = cos.square() + sin.square()
-            self._last = (positions, cos / norm, sin / norm)
-        _, cos, sin = self._last
-        turned = queries[..., : cos.shape[-1]]
-        half = cos.shape[-1] // 2
-        swapped = torch.cat((-turned[..., half:], turned[..., :half]), dim=-1)
-        back = turned * cos.to(queries.dtype) - swapped * sin.to(queries.dtype)
-        rest = queries[..., cos.shape[-1] :]
-        return torch.cat((back, rest), dim=-1) if rest.shape[-1] else back
-
-
 def _shape(model: Any) -> ModelShape:
     config = model.config.get_text_config()
     name = type(model).__name__
@@ -380,7 +357,7 @@ def _undoes(model: Any, angles: Callable[[Tensor], tuple[Tensor, Tensor]]) -> bo
                 turned, _ = rotate(given, given, cos[None], sin[None])
             except (RuntimeError, TypeError):
                 continue
-            if torch.allclose(_Unrope(angles)(turned, torch.arange(5, 8, device=shape.device)), given, atol=1e-4):
+            if torch.allclose(Unrope(angles)(turned, torch.arange(5, 8, device=shape.device)), given, atol=1e-4):
                 return True
     logger.warning("the rotation of %s is not known: methods compare queries after RoPE", type(model).__name__)
     return False

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from deepedu.base.config import EngineSettings
 from deepedu.base.errors import (
     BudgetError,
-    ConfigError,
     ContextLengthExceeded,
     DeepEduError,
     EngineError,
@@ -170,10 +169,10 @@ class Engine:
 
     def _method_and_budget(self) -> "tuple[Method, Budget]":
         from deepedu.attention.base import Budget
-        from deepedu.attention.registry import make_method
+        from deepedu.attention.registry import make_method, read_fields
 
         settings = self.settings
-        return make_method(settings.method, _fields(settings.method_set)), Budget(settings.budget_tokens)
+        return make_method(settings.method, read_fields(settings.method_set)), Budget(settings.budget_tokens)
 
     @property
     def runner(self) -> "Runner":
@@ -335,18 +334,3 @@ class Engine:
             raise Stopped
         self.last_progress = event
         self._progress(event)
-
-
-def _fields(text: str) -> dict[str, str]:
-    """``key=value,key=value`` as a map.
-
-    Raises:
-        ConfigError: something else.
-    """
-    fields: dict[str, str] = {}
-    for item in filter(None, (piece.strip() for piece in text.split(","))):
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise ConfigError(f"engine.method_set: expected key=value,key=value, came {text!r}")
-        fields[key.strip()] = value.strip()
-    return fields

@@ -1,0 +1,77 @@
+"""The command that starts vLLM with our settings and one of our methods inside."""
+
+import importlib.metadata
+import shutil
+import sys
+from pathlib import Path
+
+from deepedu.attention.registry import read_fields
+from deepedu.base.config import EngineSettings
+from deepedu.base.errors import ConfigError, Unsupported
+from deepedu.engine.vllm_plugin import SCHEDULER, TESTED, VARIABLE, Attention, check_version, part_tokens
+
+_MISSING = (
+    f"--host vllm needs vLLM {TESTED[0]} in the same environment, and it is not there: docs/guides/scale-out.md tells "
+    "how to install it"
+)
+
+
+def build(settings: EngineSettings, folder: Path, served_names: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    """The command line of ``vllm serve`` and what its environment needs besides ours.
+
+    Args:
+        settings: of the engine; what only our own engine has must be left as it is.
+        folder: the model's, as transformers saves it.
+        served_names: what clients may call the model.
+
+    Raises:
+        ConfigError, UnknownMethod, BudgetError, Unsupported: a setting cannot be served by vLLM.
+    """
+    _refuse_ours(settings)
+    attention = Attention(
+        method=settings.method, budget_tokens=settings.budget_tokens, fields=read_fields(settings.method_set)
+    )
+    attention.make()
+    step = settings.prefill_chunk_tokens + settings.max_running
+    part_tokens(step, settings.max_running)
+    command = [_executable(), "serve", str(folder)]
+    command += ["--served-model-name", *served_names, "--host", settings.host, "--port", str(settings.port)]
+    command += ["--scheduler-cls", SCHEDULER, "--max-num-seqs", str(settings.max_running)]
+    # A part of one prompt, and a decode step of everybody else beside it.
+    command += ["--max-num-batched-tokens", str(step)]
+    if settings.max_window_tokens is not None:
+        command += ["--max-model-len", str(settings.max_window_tokens)]
+    if settings.dtype != "auto":
+        command += ["--dtype", settings.dtype]
+    return command, {VARIABLE: attention.model_dump_json(), "HF_HUB_OFFLINE": "1"}
+
+
+def check_installed() -> None:
+    """Makes sure that a vLLM that was tried is here.
+
+    Raises:
+        Unsupported: none is installed, or one of another version.
+    """
+    try:
+        version = importlib.metadata.version("vllm")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise Unsupported(_MISSING) from error
+    check_version(version)
+
+
+def _refuse_ours(settings: EngineSettings) -> None:
+    if settings.weights == "int8" or settings.kv_rows != "model":
+        raise Unsupported(
+            "vLLM keeps weights and rows its own way: leave engine.weights and engine.kv_rows as they are, and give it "
+            "a model that is quantised already (AWQ, GPTQ)"
+        )
+    if settings.port == 0:
+        raise ConfigError("vLLM needs a port: give --port, such as 8001")
+
+
+def _executable() -> str:
+    beside = Path(sys.executable).with_name("vllm")
+    found = str(beside) if beside.is_file() else shutil.which("vllm")
+    if found is None:
+        raise Unsupported(_MISSING)
+    return found

@@ -1,0 +1,154 @@
+"""An attention method inside vLLM: what vLLM calls in each of its processes, and how it is told which method.
+
+Nothing happens without ``DEEPEDU_ATTENTION``, JSON or TOML such as
+``{"method": "chunk_rolling", "budget_tokens": 1664, "fields": {"tau": "0.9"}}``. ``deepedu engine vllm`` sets it.
+
+Prompts longer than the budget are read by the method; shorter ones, and all decode steps, by vLLM's own kernel. The
+rows that such a prompt writes are approximate, so the hashes of vLLM's prefix cache begin with a seed that only the
+same method with the same fields has.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import tomllib
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from deepedu.attention.base import DEFAULT_BUDGET_TOKENS, DEFAULT_LOCAL, DEFAULT_SINKS, Budget, Method
+from deepedu.attention.registry import make_method
+from deepedu.base.errors import ConfigError, Unsupported
+
+VARIABLE = "DEEPEDU_ATTENTION"
+SCHEDULER = "deepedu.engine.vllm_scheduler.PartScheduler"
+# The versions that the tests ran with: from the first, up to and without the second.
+TESTED = ("0.32", "0.33")
+# Parts of prompts are multiples of it, so that blocks of the methods are whole.
+ALIGNMENT = 512
+_SEED, _SALTED = "PYTHONHASHSEED", "DEEPEDU_ATTENTION_SALTED"
+
+
+class Attention(BaseModel):
+    """What ``DEEPEDU_ATTENTION`` says. ``fields``: of the method, as text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    budget_tokens: int = DEFAULT_BUDGET_TOKENS
+    sinks: int = DEFAULT_SINKS
+    local: int = DEFAULT_LOCAL
+    fields: dict[str, str] = {}
+
+    def make(self) -> tuple[Method, Budget]:
+        """The method and its budget.
+
+        Raises:
+            UnknownMethod, ConfigError: as ``make_method``.
+            BudgetError: the budget does not hold sinks and local.
+            Unsupported: the method drops rows, which a cache shared by requests cannot lose, or works in decode only,
+                which is left to vLLM.
+        """
+        method = make_method(self.method, self.fields)
+        if method.evicts or "prefill" not in method.phases:
+            does = "drops rows of a cache that requests share" if method.evicts else "works in decode only"
+            raise Unsupported(
+                f"method {self.method!r} {does}; inside vLLM methods choose among the rows that prompts read: take "
+                "chunk_rolling, token_select or twilight"
+            )
+        return method, Budget(self.budget_tokens, self.sinks, self.local)
+
+    @property
+    def digest(self) -> str:
+        """Names the method with everything it is set to; equal only for equal rows."""
+        method, budget = self.make()
+        return hashlib.sha256(f"{method!r} {budget!r}".encode()).hexdigest()
+
+
+def attention_of(environment: Mapping[str, str] = os.environ) -> Attention | None:
+    """What the environment asks for; None: vLLM is left as it is.
+
+    Raises:
+        ConfigError: the variable cannot be read.
+    """
+    text = environment.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    try:
+        values = json.loads(text) if text.startswith("{") else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(
+            f'{VARIABLE}: expected JSON or TOML such as {{"method": "chunk_rolling"}}, came {text[:80]!r} ({error})'
+        ) from error
+    try:
+        return Attention.model_validate(_with_text(values))
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise ConfigError(f"{VARIABLE}: {faults}; known are {', '.join(Attention.model_fields)}") from error
+
+
+def check_version(version: str) -> None:
+    """Raises: Unsupported: a vLLM that the tests never ran with."""
+    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdecimal())
+    first, stop = (tuple(map(int, each.split("."))) for each in TESTED)
+    if not first <= numbers < stop:
+        raise Unsupported(
+            f"the attention methods run inside vLLM from {TESTED[0]} up to, not including, {TESTED[1]}; this is "
+            f"{version}. Install such a version, or start vLLM without {VARIABLE}"
+        )
+
+
+def salt(attention: Attention, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Sets the seed of vLLM's prefix cache, once: processes that vLLM starts find it done."""
+    digest = attention.digest
+    if environment.get(_SALTED) != digest:
+        seed = hashlib.sha256(f"{environment.get(_SEED, '')} {digest}".encode()).digest()
+        environment[_SEED] = str(int.from_bytes(seed[:4], "big"))
+        environment[_SALTED] = digest
+
+
+def part_tokens(step_tokens: int, requests: int) -> int:
+    """Tokens of a part, where a step computes ``step_tokens`` and so many requests may run.
+
+    Raises:
+        ConfigError: there is no room.
+    """
+    room = (step_tokens - requests) // ALIGNMENT * ALIGNMENT
+    if room < ALIGNMENT:
+        raise ConfigError(
+            f"a step of {step_tokens} tokens has no room for a part of {ALIGNMENT} beside {requests} requests: give "
+            f"--max-num-batched-tokens {ALIGNMENT + requests} or more, or a lower --max-num-seqs"
+        )
+    return room
+
+
+def register() -> None:
+    """The entry point ``vllm.general_plugins``: puts our backend in the place of vLLM's. May be called several times.
+
+    Raises:
+        ConfigError, UnknownMethod, BudgetError, Unsupported: what is asked for cannot be; vLLM does not start then.
+    """
+    attention = attention_of()
+    if attention is None:
+        return
+    check_version(importlib.metadata.version("vllm"))
+    salt(attention)
+    from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
+    from vllm.v1.attention.backends.registry import (  # pyright: ignore[reportMissingImports]
+        AttentionBackendEnum,
+        register_backend,
+    )
+
+    if not current_platform.is_cpu():
+        raise Unsupported(f"{VARIABLE}: inside vLLM the methods run on CPUs only so far; unset it on this machine")
+    register_backend(AttentionBackendEnum.CPU_ATTN, "deepedu.engine.vllm_cpu.SelectiveBackend")
+
+
+def _with_text(values: dict[str, Any]) -> dict[str, Any]:
+    """Fields as a command line gives them: 0.9 and "0.9" are the same."""
+    fields = values.get("fields")
+    if isinstance(fields, dict):
+        return {**values, "fields": {key: str(value) for key, value in fields.items()}}
+    return values

@@ -1,0 +1,108 @@
+"""What vLLM is told, checked before vLLM is there."""
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'engine'")
+
+from deepedu.attention.base import Budget
+from deepedu.attention.registry import make_method
+from deepedu.base.errors import BudgetError, ConfigError, UnknownMethod, Unsupported
+from deepedu.engine.vllm_plugin import VARIABLE, Attention, attention_of, check_version, part_tokens, register, salt
+
+
+def test_nothing_is_asked_for() -> None:
+    assert attention_of({}) is None
+    assert attention_of({VARIABLE: "  "}) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"method": "chunk_rolling", "budget_tokens": 2048, "fields": {"tau": 0.9, "probes": 8}}',
+        'method = "chunk_rolling"\nbudget_tokens = 2048\n[fields]\ntau = 0.9\nprobes = "8"\n',
+    ],
+    ids=["JSON", "TOML"],
+)
+def test_a_method_with_fields(text: str) -> None:
+    attention = attention_of({VARIABLE: text})
+    assert attention is not None
+    assert attention.make() == (make_method("chunk_rolling", {"tau": "0.9", "probes": "8"}), Budget(2048))
+    assert attention_of({VARIABLE: attention.model_dump_json()}) == attention
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "expected JSON or TOML"),
+        ("chunk_rolling", "expected JSON or TOML"),
+        ("{}", "method: Field required"),
+        ('{"method": "quest", "budget": 5}', "known are method, budget_tokens, sinks, local, fields"),
+        ('{"method": "quest", "budget_tokens": "many"}', "budget_tokens: "),
+        ('{"method": "quest", "fields": "tau=1"}', "fields: "),
+    ],
+)
+def test_what_cannot_be_read(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=VARIABLE) as caught:
+        attention_of({VARIABLE: text})
+    assert told in str(caught.value)
+
+
+def test_what_cannot_be_made() -> None:
+    with pytest.raises(UnknownMethod, match="did you mean 'quest'"):
+        Attention(method="qest").make()
+    with pytest.raises(ConfigError, match="has no field 'taw'; did you mean 'tau'"):
+        Attention(method="chunk_rolling", fields={"taw": "1"}).make()
+    with pytest.raises(BudgetError, match="give at least 640"):
+        Attention(method="twilight", budget_tokens=100).make()
+    with pytest.raises(Unsupported, match=r"drops rows.*take chunk_rolling"):
+        Attention(method="expected_attention").make()
+    with pytest.raises(Unsupported, match="decode only"):
+        Attention(method="quest").make()
+
+
+def test_a_mistake_stops_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "{")
+    with pytest.raises(ConfigError):
+        register()
+    monkeypatch.delenv(VARIABLE)
+    register()
+
+
+@pytest.mark.parametrize("version", ["0.32.0", "0.32.4+cpu", "0.32.1rc2"])
+def test_versions_that_were_tried(version: str) -> None:
+    check_version(version)
+
+
+@pytest.mark.parametrize("version", ["0.31.9", "0.33.0", "1.0.0", "0.9", "dev"])
+def test_other_versions_are_refused_with_the_range(version: str) -> None:
+    with pytest.raises(Unsupported, match=r"from 0\.32 up to, not including, 0\.33"):
+        check_version(version)
+
+
+def test_the_prefix_cache_is_salted_by_method_and_fields() -> None:
+    def seed(attention: Attention, before: dict[str, str] | None = None) -> str:
+        environment = dict(before or {})
+        salt(attention, environment)
+        once = dict(environment)
+        salt(attention, environment)
+        assert environment == once, "processes that inherit it leave it as it is"
+        assert 0 <= int(environment["PYTHONHASHSEED"]) < 2**32, "Python itself reads it"
+        return environment["PYTHONHASHSEED"]
+
+    plain = Attention(method="chunk_rolling")
+    assert seed(plain) == seed(Attention(method="chunk_rolling", fields={"tau": "0.95"})), "the same, spelt out"
+    others = [
+        Attention(method="token_select"),
+        Attention(method="chunk_rolling", fields={"tau": "0.9"}),
+        Attention(method="chunk_rolling", budget_tokens=2048),
+    ]
+    seeds = [seed(each) for each in (plain, *others)]
+    assert len(set(seeds)) == 4
+    assert seed(plain, {"PYTHONHASHSEED": "7"}) not in (*seeds, "7"), "a school's own seed counts as well"
+
+
+def test_parts_leave_room_for_everybody_else() -> None:
+    assert part_tokens(2048 + 16, 16) == 2048
+    assert part_tokens(2048, 16) == 1536
+    with pytest.raises(ConfigError, match="--max-num-batched-tokens 528 or more"):
+        part_tokens(512, 16)

@@ -1,0 +1,65 @@
+# pyright: reportMissingImports=false
+"""vLLM with a tiny model in a process of its own: ``python host.py ORDERS RESULT``, both JSON files.
+
+``ORDERS``: ``folder``, ``prompts`` (token ids), ``together`` (whether they are asked at once), ``more`` (arguments of
+``LLM``). ``RESULT``: for each prompt its ``tokens`` and the log-probabilities of the likeliest first tokens, and every
+choice of rows as ``[layer, row of the first query, rows of each head]``.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from vllm import LLM, SamplingParams
+
+from deepedu.attention.methods.chunk_rolling import ChunkRolling
+from deepedu.attention.methods.token_select import TokenSelect
+
+PART, REQUESTS = 512, 8
+
+
+def recorded(found: list[Any]) -> None:
+    """Has both methods write down what they choose in prompts."""
+    for kind in (ChunkRolling, TokenSelect):
+        select = kind.select
+
+        def telling(self: Any, call: Any, select: Any = select) -> Any:
+            for selection in select(self, call):
+                first = call.start + selection.begin
+                found.append([call.layer, first, [rows.tolist() for rows in selection.rows]])
+                yield selection
+
+        kind.select = telling  # type: ignore[method-assign]
+
+
+def main(orders_path: str, result_path: str) -> None:
+    """Asks and writes."""
+    orders = json.loads(Path(orders_path).read_text(encoding="utf-8"))
+    choices: list[Any] = []
+    recorded(choices)
+    more = {"max_num_batched_tokens": PART + REQUESTS, "max_num_seqs": REQUESTS, "enable_prefix_caching": False}
+    llm = LLM(
+        model=orders["folder"],
+        skip_tokenizer_init=True,
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=4096,
+        **{**more, **orders["more"]},
+    )
+    sampling = SamplingParams(temperature=0, max_tokens=8, logprobs=20, detokenize=False)
+    prompts: Any = [{"prompt_token_ids": prompt} for prompt in orders["prompts"]]
+    runs = [prompts] if orders["together"] else [[prompt] for prompt in prompts]
+    outputs = [each.outputs[0] for run in runs for each in llm.generate(run, sampling, use_tqdm=False)]
+    answers = [
+        {
+            "tokens": list(each.token_ids),
+            "first": {str(token): value.logprob for token, value in (each.logprobs or [])[0].items()},
+        }
+        for each in outputs
+    ]
+    Path(result_path).write_text(json.dumps({"answers": answers, "choices": choices}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,178 @@
+"""Our methods inside vLLM on the CPU, against vLLM's own attention and against the same methods inside transformers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vllm", reason="needs vLLM's CPU build: make test-vllm")
+
+import torch
+import transformers
+
+from deepedu.attention.registry import make_method
+from deepedu.engine.adapter import Adapter
+from deepedu.engine.vllm_plugin import SCHEDULER, VARIABLE, Attention
+
+PART = 512
+# Small, so that a prompt of 1,500 tokens makes a method choose many times.
+SMALL: dict[str, Any] = {"budget_tokens": 200, "sinks": 8, "local": 64}
+ROLLING = Attention(
+    method="chunk_rolling", fields={"exact_tokens": "16", "block_tokens": "64", "lead_tokens": "16"}, **SMALL
+)
+SELECT = Attention(method="token_select", fields={"exact_tokens": "16", "block_tokens": "64"}, **SMALL)
+# Every prompt of these tests is longer than the budget, and nothing is left out of it.
+EVERYTHING = Attention(method="dense", budget_tokens=640)
+LENGTHS = (1500, 40, 900, 2500, 1200, 513, 512, 3000)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen2 whose heads are as wide as vLLM's kernel wants them."""
+    folder = tmp_path_factory.mktemp("model")
+    config = transformers.Qwen2Config(
+        vocab_size=512,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        initializer_range=0.3,
+        eos_token_id=0,
+        bos_token_id=None,
+    )
+    torch.manual_seed(0)
+    transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    draw = torch.Generator().manual_seed(1)
+    return [torch.randint(1, 512, (length,), generator=draw).tolist() for length in LENGTHS]
+
+
+def start(
+    folder: Path, tmp_path: Path, prompts: list[list[int]], attention: str | None, *, together: bool, **more: Any
+) -> tuple["subprocess.CompletedProcess[str]", Path]:
+    orders, result = tmp_path / "orders.json", tmp_path / "result.json"
+    result.unlink(missing_ok=True)
+    orders.write_text(
+        json.dumps({"folder": str(folder), "prompts": prompts, "together": together, "more": more}), encoding="utf-8"
+    )
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }
+    environment.pop(VARIABLE, None)
+    if attention is not None:
+        environment[VARIABLE] = attention
+    command = [sys.executable, str(Path(__file__).with_name("host.py")), str(orders), str(result)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300), result
+
+
+def ask(
+    folder: Path,
+    tmp_path: Path,
+    prompts: list[list[int]],
+    attention: Attention | None = None,
+    *,
+    together: bool = False,
+) -> dict[str, Any]:
+    more = {} if attention is None else {"scheduler_cls": SCHEDULER}
+    text = None if attention is None else attention.model_dump_json()
+    done, result = start(folder, tmp_path, prompts, text, together=together, **more)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(result.read_text(encoding="utf-8"))
+
+
+def inside_transformers(
+    folder: Path, prompt: list[int], attention: Attention, monkeypatch: pytest.MonkeyPatch
+) -> tuple[torch.Tensor, list[Any]]:
+    """Log-probabilities after the prompt, cut as in vLLM, and every choice of rows."""
+    choices: list[Any] = []
+    method, budget = attention.make()
+    kind = type(method)
+    select = kind.select
+
+    def telling(self: Any, call: Any) -> Any:
+        for selection in select(self, call):
+            first = call.start + selection.begin
+            choices.append([call.layer, first, [rows.tolist() for rows in selection.rows]])
+            yield selection
+
+    model = transformers.Qwen2ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with monkeypatch.context() as patched, torch.inference_mode():
+        patched.setattr(kind, "select", telling)
+        cache = Adapter(model, method, budget).new_cache(len(prompt))
+        state = cache.sequences[0]
+        state.exact_from = len(prompt) - method.exact_tokens
+        logits = torch.empty(0)
+        for begin in range(0, len(prompt), PART):
+            piece = torch.tensor([prompt[begin : begin + PART]])
+            state.last, state.phase = begin + PART >= len(prompt), "prefill"
+            logits = model(input_ids=piece, past_key_values=cache, use_cache=True).logits
+    return logits[0, -1].log_softmax(-1), choices
+
+
+def test_a_budget_for_everything_gives_the_logits_of_vllm(folder, prompts, tmp_path) -> None:
+    theirs = ask(folder, tmp_path, prompts)["answers"]
+    ours = ask(folder, tmp_path, prompts, EVERYTHING)["answers"]
+    for wanted, found in zip(theirs, ours, strict=True):
+        assert found["tokens"] == wanted["tokens"]
+        for token, value in wanted["first"].items():
+            assert found["first"][token] == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize("attention", [ROLLING, SELECT], ids=lambda each: each.method)
+def test_the_same_rows_are_chosen_as_inside_transformers(folder, prompts, tmp_path, monkeypatch, attention) -> None:
+    prompt = prompts[0]
+    found = ask(folder, tmp_path, [prompt], attention)
+    wanted, choices = inside_transformers(folder, prompt, attention, monkeypatch)
+    assert any(rows for _, _, rows in choices), "something is chosen"
+    # vLLM's decode steps choose nothing, so all that was written down belongs to the prompt.
+    assert sorted(found["choices"], key=str) == sorted(choices, key=str)
+    for token, value in found["answers"][0]["first"].items():
+        assert value == pytest.approx(float(wanted[int(token)]), abs=1e-4)
+
+
+@pytest.mark.parametrize("attention", [ROLLING, SELECT], ids=lambda each: each.method)
+def test_eight_at_once_are_answered_as_one_by_one(folder, prompts, tmp_path, attention) -> None:
+    alone = ask(folder, tmp_path, prompts, attention)["answers"]
+    together = ask(folder, tmp_path, prompts, attention, together=True)["answers"]
+    assert [each["tokens"] for each in together] == [each["tokens"] for each in alone]
+    # Something was left out: otherwise the test could not fail.
+    dense = ask(folder, tmp_path, prompts)["answers"]
+    assert [each["tokens"] for each in dense] != [each["tokens"] for each in alone]
+
+
+@pytest.mark.parametrize(
+    ("attention", "more", "told"),
+    [
+        ('{"method": "chunk_roling"}', {"scheduler_cls": SCHEDULER}, "did you mean 'chunk_rolling'"),
+        ('{"method": "chunk_rolling"}', {}, f"--scheduler-cls {SCHEDULER}"),
+        (
+            '{"method": "chunk_rolling"}',
+            {"scheduler_cls": SCHEDULER, "max_num_batched_tokens": 512},
+            "--max-num-batched-tokens 520 or more",
+        ),
+    ],
+    ids=["unknown method", "another scheduler", "no room"],
+)
+def test_what_cannot_be_stops_vllm_with_the_reason(folder, prompts, tmp_path, attention, more, told) -> None:
+    done, result = start(folder, tmp_path, prompts[1:2], attention, together=False, **more)
+    assert done.returncode != 0
+    assert not result.exists()
+    assert told in done.stderr + done.stdout
+
+
+def test_methods_are_made_alike_in_both_hosts() -> None:
+    assert ROLLING.make()[0] == make_method("chunk_rolling", ROLLING.fields)
