@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from datetime import timedelta
+
+import sqlalchemy as sa
 
 from deepedu.base.config import PlaybookSettings, SearchSettings, TutorSettings
 from deepedu.llm.chat import Message
@@ -14,6 +17,7 @@ from deepedu.search.evidence import Scope
 from deepedu.search.search import Search
 from deepedu.store import Database
 from deepedu.store.conversations import past_turns
+from deepedu.store.tables import Turn
 from deepedu.tutor.fact_check import BookFactCheck
 from deepedu.tutor.learnt import BulletSource
 from deepedu.tutor.prompt import RULES
@@ -123,3 +127,17 @@ def test_reliance_tells_books_from_playbook_from_the_models_own(sample_library: 
     assert week.book >= 1
     assert sum(week.shares) == 1.0
     assert week.week.weekday() == 0
+
+
+def test_reliance_reads_only_the_weeks_asked_for(sample_library: Database) -> None:
+    for _ in range(2):
+        ask(sample_library, Playbook(sample_library), "Câu này không có trong sách nào cả.", bullets=0)
+    with sample_library.write() as session:
+        first = session.scalars(sa.select(Turn).order_by(Turn.id)).first()
+        assert first is not None
+        first.started_at -= timedelta(weeks=3)
+    assert [week.answers for week in reliance(sample_library)] == [1, 1]
+    assert [week.answers for week in reliance(sample_library, weeks=4)] == [1, 1]
+    for weeks in (1, 3):
+        (newest,) = reliance(sample_library, weeks=weeks)
+        assert newest == reliance(sample_library)[-1]

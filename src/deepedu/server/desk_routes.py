@@ -60,7 +60,7 @@ def desk(request: Request, services: Services, account: Teacher) -> HTMLResponse
 @router.get("/teach/reliance", response_class=HTMLResponse)
 def reliance_page(request: Request, services: Services, account: Teacher) -> HTMLResponse:
     """What the school's answers stand on, week by week."""
-    weeks = reliance.reliance(services.database)[-26:]
+    weeks = reliance.reliance(services.database, weeks=26)
     series = [Bar(f"{each.week:%d/%m}", tuple(100 * share for share in each.shares)) for each in weeks]
     plot = bars(series, "Câu trả lời dựa vào đâu, theo tuần", top=100, unit="%") if weeks else None
     return render(request, "desk_reliance.html", account, weeks=weeks, plot=plot)

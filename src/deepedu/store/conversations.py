@@ -193,11 +193,13 @@ def delete_conversation(database: Database, conversation_id: int, *, owner: str 
         session.execute(sa.delete(Conversation).where(Conversation.id == conversation.id))
 
 
-def answered_turns(database: Database) -> Iterator[PastTurn]:
-    """All turns with an answer, in no order that tells anything."""
+def answered_turns(database: Database, *, since: datetime | None = None) -> Iterator[PastTurn]:
+    """All turns with an answer, in no order that tells anything. ``since``: only those begun then or later."""
+    wanted = sa.select(Turn).where(Turn.status == "done", Turn.answer.is_not(None))
+    if since is not None:
+        wanted = wanted.where(Turn.started_at >= since)
     with database.read() as session:
-        rows = session.scalars(sa.select(Turn).where(Turn.status == "done", Turn.answer.is_not(None)))
-        for turn in rows.yield_per(200):
+        for turn in session.scalars(wanted).yield_per(200):
             try:
                 yield _past(database, turn)
             except KeyDestroyed:

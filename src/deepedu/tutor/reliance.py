@@ -8,6 +8,7 @@ from typing import Any
 
 from deepedu.store import Database
 from deepedu.store.conversations import answered_turns
+from deepedu.store.tables import now
 from deepedu.tutor.answer import Status
 
 
@@ -34,19 +35,26 @@ class Reliance:
         return (self.book / whole, self.playbook / whole, self.own / whole) if whole else (0.0, 0.0, 0.0)
 
 
-def reliance(database: Database) -> list[Reliance]:
+def reliance(database: Database, *, weeks: int | None = None) -> list[Reliance]:
     """The weeks with finished turns, oldest first.
+
+    Args:
+        weeks: only the newest, this one among them: every answer in them is opened and read.
 
     Raises:
         StoreError: the database failed.
     """
-    weeks: dict[date, Counter[str]] = {}
-    for turn in answered_turns(database):
+    since = None
+    if weeks is not None:
+        today = now().replace(hour=0, minute=0, second=0, microsecond=0)
+        since = today - timedelta(days=today.weekday(), weeks=weeks - 1)
+    found_in: dict[date, Counter[str]] = {}
+    for turn in answered_turns(database, since=since):
         week = turn.started_at.date() - timedelta(days=turn.started_at.weekday())
-        weeks.setdefault(week, Counter()).update(_counted(turn.answer or {}))
+        found_in.setdefault(week, Counter()).update(_counted(turn.answer or {}))
     return [
         Reliance(week, found["answers"], found["not_found"], found["book"], found["playbook"], found["own"])
-        for week, found in sorted(weeks.items())
+        for week, found in sorted(found_in.items())
     ]
 
 
