@@ -56,7 +56,9 @@ def test_nobody_else_gets_anything(client: TestClient, school: School, username:
     assert audit.entries(school.database) == []
 
 
-@pytest.mark.parametrize("path", ["", "/password", "/lock", "/unlock", "/sign-out", "/classes", "/guardians"])
+@pytest.mark.parametrize(
+    "path", ["", "/password", "/lock", "/unlock", "/sign-out", "/unlink", "/classes", "/guardians"]
+)
 def test_unknown_people_are_not_found(client: TestClient, school: School, path: str) -> None:
     school.sign_in(client, "admin")
     data = {"full_name": "An", "username": "x1", "who": "an", "class_id": "1"}
@@ -227,6 +229,19 @@ def test_locking_unlocking_and_signing_out(client: TestClient, school: School) -
     assert [entry.action for entry in audit.entries(school.database)] == [
         "person.unlock", "person.lock", "person.sign_out"
     ]  # fmt: skip
+
+
+def test_an_account_elsewhere_is_unlinked(client: TestClient, school: School) -> None:
+    school.sign_in(client, "admin")
+    address = person(school, "an")
+    assert f"{address}/unlink" not in client.get(address).text
+    with school.database.write() as session:
+        session.get_one(Person, school.people["an"].id).oidc_subject = "https://accounts.example 17"
+    assert f"{address}/unlink" in client.get(address).text
+    assert "Đã bỏ liên kết" in said(client, client.post(f"{address}/unlink"))
+    with school.database.read() as session:
+        assert session.get_one(Person, school.people["an"].id).oidc_subject is None
+    assert [entry.action for entry in audit.entries(school.database)] == ["person.unlink"]
 
 
 def test_the_last_admin_cannot_be_locked_or_demoted(client: TestClient, school: School) -> None:

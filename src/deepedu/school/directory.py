@@ -44,7 +44,10 @@ class PeoplePage:
 
 @dataclass(frozen=True)
 class PersonDetail:
-    """Everything an admin sees of a person. ``tied``: a pupil's guardians, or a guardian's children."""
+    """Everything an admin sees of a person.
+
+    ``tied``: a pupil's guardians, or a guardian's children. ``is_linked``: signs in elsewhere, by OpenID Connect.
+    """
 
     listed: ListedPerson
     email: str | None
@@ -52,6 +55,7 @@ class PersonDetail:
     birth_date: str | None
     created_at: datetime
     has_password: bool
+    is_linked: bool
     browsers: int
     classes: tuple[tuple[int, str], ...]
     tied: tuple[Account, ...]
@@ -108,6 +112,7 @@ def person_detail(database: Database, public_id: str) -> PersonDetail:
             birth_date=person.birth_date,
             created_at=person.created_at,
             has_password=person.password_hash is not None,
+            is_linked=person.oidc_subject is not None,
             browsers=session.scalar(sa.select(sa.func.count()).where(LoginSession.person_id == person.id)) or 0,
             classes=tuple((row.id, f"{row.name} ({row.school_year})") for row in classes),
             tied=_tied(session, person),

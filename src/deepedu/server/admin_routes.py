@@ -13,6 +13,7 @@ from deepedu.school.accounts import ROLES, Account
 from deepedu.school.class_changes import add_members, list_classes, remove_member
 from deepedu.school.classes import school_year_of
 from deepedu.school.directory import STATES, find_people, person_detail
+from deepedu.school.linked_accounts import unlink
 from deepedu.school.overview import overview
 from deepedu.school.people import STAFF, BadField, Details
 from deepedu.server.access import Admin
@@ -193,6 +194,14 @@ def sign_out(services: Services, account: Admin, public_id: str) -> Response:
     """Signs all browsers of a person out."""
     count = people.sign_out(services.database, account.public_id, public_id)
     return go(f"/admin/people/{public_id}", f"Đã đăng xuất khỏi {count} thiết bị.")
+
+
+@router.post("/admin/people/{public_id}/unlink")
+def unlink_account(services: Services, account: Admin, public_id: str) -> Response:
+    """Forgets which account elsewhere a person signs in with."""
+    with services.database.write() as session:
+        unlink(session, account.public_id, public_id)
+    return go(f"/admin/people/{public_id}", "Đã bỏ liên kết. Lần đăng nhập tới sẽ được nối lại theo tên.")
 
 
 @router.post("/admin/people/{public_id}/classes")
