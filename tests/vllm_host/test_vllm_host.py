@@ -86,8 +86,10 @@ def ask(
     attention: Attention | None = None,
     *,
     together: bool = False,
+    **more: Any,
 ) -> dict[str, Any]:
-    more = {} if attention is None else {"scheduler_cls": SCHEDULER}
+    if attention is not None:
+        more["scheduler_cls"] = SCHEDULER
     text = None if attention is None else attention.model_dump_json()
     done, result = start(folder, tmp_path, prompts, text, together=together, **more)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -152,6 +154,16 @@ def test_eight_at_once_are_answered_as_one_by_one(folder, prompts, tmp_path, att
     # Something was left out: otherwise the test could not fail.
     dense = ask(folder, tmp_path, prompts)["answers"]
     assert [each["tokens"] for each in dense] != [each["tokens"] for each in alone]
+
+
+def test_heads_parted_over_two_processes_answer_as_one(folder, prompts, tmp_path) -> None:
+    some = prompts[:3]
+    whole = ask(folder, tmp_path, some, SELECT)["answers"]
+    parted = ask(folder, tmp_path, some, SELECT, tensor_parallel_size=2)["answers"]
+    for wanted, found in zip(whole, parted, strict=True):
+        assert found["tokens"] == wanted["tokens"]
+        for token, value in wanted["first"].items():
+            assert found["first"][token] == pytest.approx(value, abs=1e-3)
 
 
 @pytest.mark.parametrize(

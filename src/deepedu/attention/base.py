@@ -130,6 +130,8 @@ class Call:
         unrope: takes [..., n, head_dim] and their rows (int64 [n]), returns them as they were before RoPE; None where
             the model's rotation is not known.
         rope_angles: takes positions (int64 [n]), returns cos and sin, each [n, head_dim]; None likewise.
+        add_up: takes a tensor, returns its sum over the processes that hold the other heads of this layer, the same in
+            all of them; None where this one holds all heads. Use ``over_all_heads``.
     """
 
     rows: KVRows
@@ -145,6 +147,11 @@ class Call:
     tally: Tally = field(default_factory=Tally)
     unrope: Callable[[Tensor, Tensor], Tensor] | None = None
     rope_angles: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+    add_up: Callable[[Tensor], Tensor] | None = None
+
+    def over_all_heads(self, part: Tensor) -> Tensor:
+        """What sums over this process's heads come to over all heads of the layer; every process asks alike."""
+        return part if self.add_up is None else self.add_up(part)
 
     @property
     def heads(self) -> int:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from deepedu.attention.base import Call, Selection
@@ -34,9 +33,10 @@ class DecodeCache:
         if local_start - sinks <= count:
             return Selection(0, 1, 0)
         query = call.queries[:, 0]
-        direction = torch.nn.functional.normalize(query.flatten().float(), dim=0)
+        direction = query.flatten().float()
+        direction = direction / call.over_all_heads(direction.square().sum()).sqrt()
         kept: _Choice | None = call.state.get(STATE)
-        if kept is not None and float(kept.direction @ direction) >= self.reuse_cosine:
+        if kept is not None and float(call.over_all_heads(kept.direction @ direction)) >= self.reuse_cosine:
             # Tokens that left the local window since the choice stay visible in the place of the least voted ones.
             room = count - (local_start - kept.local_start)
             if room > 0:
@@ -44,7 +44,7 @@ class DecodeCache:
                 return Selection(0, 1, kept.local_start, (kept.rows_by_vote[:room].sort().values,))
         call.tally.retrieval_calls += 1
         call.tally.blocks += 1
-        votes = soft_vote(key_scores(call, query[None], sinks, local_start))[0]
+        votes = call.over_all_heads(soft_vote(key_scores(call, query[None], sinks, local_start))[0])
         rows = votes.topk(count, sorted=True).indices + sinks
         call.state[STATE] = _Choice(direction, rows, local_start)
         return Selection(0, 1, local_start, (rows.sort().values,))

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from vllm.config import VllmConfig
+from vllm.config import VllmConfig, get_current_vllm_config
+from vllm.distributed import get_tp_group
 from vllm.model_executor.layers.rotary_embedding import get_rope
 from vllm.model_executor.models.utils import extract_layer_index
 from vllm.v1.attention.backend import AttentionType
@@ -210,8 +211,8 @@ class SelectiveImpl(CPUAttentionBackendImpl):
             and not self.logits_soft_cap
             and self.sinks is None
         )
-        from vllm.config import get_current_vllm_config
-
+        group = get_tp_group()
+        self._add_up = group.all_reduce if group.world_size > 1 else None
         self._rotation = _rotation(get_current_vllm_config(), self.head_size)
         self._layers = get_current_vllm_config().model_config.hf_text_config.num_hidden_layers
 
@@ -261,6 +262,7 @@ class SelectiveImpl(CPUAttentionBackendImpl):
             state=part.sequence.states.setdefault(layer, {}),
             unrope=None if self._rotation is None else self._rotation[1],
             rope_angles=None if self._rotation is None else self._rotation[0],
+            add_up=self._add_up,
         )
         out = run.attend(method, call, part.exact_from)
         rows.release()

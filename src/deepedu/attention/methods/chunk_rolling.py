@@ -121,7 +121,7 @@ class ChunkRolling(Method):
         longest = max(1, self.max_cluster_tokens // block)
         first = 0
         while first < len(means):
-            cosines = means[first : first + longest] @ means[first]
+            cosines = call.over_all_heads(means[first : first + longest] @ means[first])
             apart = torch.nonzero(cosines[1:] < self.tau)
             last = first + 1 + (int(apart[0]) if len(apart) else len(cosines) - 1)
             yield first, last
@@ -142,7 +142,7 @@ class ChunkRolling(Method):
             call.state[RUNNING_MEAN] = (total, count)
             # The mean of a single block is the block itself, and nothing would be left of it.
             means = means - total / count if count > 1 else means
-        return torch.nn.functional.normalize(means, dim=1)
+        return means / call.over_all_heads(means.square().sum(1, keepdim=True)).sqrt().clamp(min=1e-12)
 
     def _with_cluster_window(self, call: Call, begin: int, end: int, block: int, lost: LostMass | None) -> Selection:
         sinks, length = call.budget.sinks, end - begin
@@ -227,7 +227,8 @@ class ChunkRolling(Method):
             scores[index, ..., (past if self.vote == "past" else window) - first :] = float("-inf")
         groups = call.rows.kv_heads if self.heads == "kv" else 1
         by_group = scores.reshape(len(pasts), self.probes, groups, call.heads // groups, -1)
-        return soft_vote(by_group).sum(1)[..., sinks - first : last - first]
+        votes = soft_vote(by_group).sum(1)[..., sinks - first : last - first]
+        return votes if self.heads == "kv" else call.over_all_heads(votes)
 
 
 def _best(votes: Tensor, window: int, count: int, sinks: int) -> tuple[Tensor, ...]:

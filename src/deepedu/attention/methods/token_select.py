@@ -55,5 +55,5 @@ def _choose(call: Call, fingerprint: torch.Tensor, begin: int, end: int) -> Sele
         return Selection(begin, end, 0)
     call.tally.retrieval_calls += 1
     call.tally.blocks += 1
-    votes = soft_vote(key_scores(call, fingerprint[None], sinks, local_start))[0]
+    votes = call.over_all_heads(soft_vote(key_scores(call, fingerprint[None], sinks, local_start))[0])
     return Selection(begin, end, local_start, (best_rows(votes, count, sinks),))
