@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ConfigError
@@ -97,7 +97,7 @@ def load_model(context: BenchContext, weights: WeightsSetting | None = None) -> 
         )
 
 
-def school_text_ids(context: BenchContext, loaded: "LoadedModel", count: int) -> Sequence[int]:
+def school_text_ids(context: BenchContext, tokenizer: Any, count: int) -> Sequence[int]:
     """Tokens of Vietnamese school articles, drawn with the run's seed.
 
     Raises:
@@ -106,7 +106,7 @@ def school_text_ids(context: BenchContext, loaded: "LoadedModel", count: int) ->
     files = sorted((context.data_dir / SCHOOL_TEXTS).rglob("*.txt"))
     random.Random(context.seed).shuffle(files)
     ids: list[int] = []
-    encode = loaded.tokenizer.backend_tokenizer.encode
+    encode = tokenizer.backend_tokenizer.encode
     for file in files:
         ids += encode(file.read_text(encoding="utf-8") + "\n\n").ids
         if len(ids) >= count:

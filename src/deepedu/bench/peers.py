@@ -1,8 +1,8 @@
 """Other engines to measure against, in environments of their own, driven over HTTP on loopback and stopped with us.
 
 ``llamacpp`` is llama.cpp's server as the package xllamacpp brings it, over the model's GGUF file, with flash attention
-off: on a CPU it makes generating slower. ``vllm`` is vLLM's CPU build in float32 over the converted folder. Neither is
-a dependency: an option or an environment variable names the Python that has it.
+off: on a CPU it makes generating slower. ``vllm`` is vLLM's CPU build in float32 over the converted folder; it may have
+one of our methods inside. Neither is a dependency: an option or an environment variable names the Python that has it.
 """
 
 import json
@@ -213,12 +213,43 @@ def running(
 
 
 @contextmanager
-def _started(context: BenchContext, name: str, window_tokens: int, reuse: bool) -> Iterator[Peer]:
+def vllm_with(context: BenchContext, label: str, attention: str | None, *, window_tokens: int) -> Iterator[Peer]:
+    """vLLM, up until the block is left.
+
+    Args:
+        context: its options name the Python that has vLLM, and DeepEdu where a method is to run inside.
+        label: what the peer is called.
+        attention: what ``DEEPEDU_ATTENTION`` says; None: vLLM's own attention.
+        window_tokens: the longest prompt.
+
+    Raises:
+        Unsupported: it is not installed.
+        EngineError: it does not start.
+    """
+    with _started(context, "vllm", window_tokens + SPARE_TOKENS, False, label=label, attention=attention) as peer:
+        yield peer
+
+
+@contextmanager
+def _started(
+    context: BenchContext,
+    name: str,
+    window_tokens: int,
+    reuse: bool,
+    *,
+    label: str | None = None,
+    attention: str | None = None,
+) -> Iterator[Peer]:
     python = _python(context.options, name)
     version = _version(python, name)
     port = _free_port()
     command, extra = _command(name, python, context.settings.engine, port, window_tokens, reuse)
-    log = context.tmp_dir / f"{name}.log"
+    if name == "vllm":
+        # A school's own setting must not reach the one that is to run without.
+        extra["DEEPEDU_ATTENTION"] = attention or ""
+    if attention:
+        command += ["--scheduler-cls", "deepedu.engine.vllm_scheduler.PartScheduler"]
+    log = context.tmp_dir / f"{label or name}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [sys.executable, "-c", GUARD, *command],
@@ -230,7 +261,7 @@ def _started(context: BenchContext, name: str, window_tokens: int, reuse: bool) 
     try:
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(name, url, process, log)
-        yield Peer(name, version, url, "peer" if name == "vllm" else None)
+        yield Peer(label or name, version, url, "peer" if name == "vllm" else None)
     finally:
         assert process.stdin is not None
         process.stdin.close()
@@ -318,7 +349,9 @@ def _command(
     folder = weights.resolve(settings.model, settings.cache_dir)
     command = [str(Path(python).with_name("vllm")), "serve", str(folder), "--served-model-name", "peer"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
-    command += ["--max-model-len", str(window_tokens), "--max-num-batched-tokens", "2048"]
+    command += ["--max-model-len", str(window_tokens)]
+    # A part of a prompt, and a decode step of everybody else.
+    command += ["--max-num-seqs", "8", "--max-num-batched-tokens", str(2048 + 8)]
     command += ["--enable-prefix-caching" if reuse else "--no-enable-prefix-caching"]
     # Without the binding it uses one core.
     extra = {

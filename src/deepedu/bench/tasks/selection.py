@@ -72,7 +72,7 @@ def run(context: BenchContext) -> BenchResult:
     details: dict[str, Any] = {}
     loaded = load_model(context)
     for length in lengths:
-        ids = school_text_ids(context, loaded, length)
+        ids = school_text_ids(context, loaded.tokenizer, length)
         found = _measure(context, loaded, specs, ids, sizes, stride if options.get("oracle", "yes") == "yes" else 0)
         for (name, k), each in found.items():
             label = f"{name}_{k}_{length_label(length)}"

@@ -37,6 +37,8 @@ OPTIONS = {
     "rounds": "how often each variant runs (default 3)",
     "weights": "the best weights setting to compare with float32 (default auto; full leaves it out)",
     "same_weights": "yes or no (default): time dense attention with the best weights as well",
+    "host": "own (default), or vllm: the methods inside vLLM against vLLM's own attention, and nothing else",
+    "at_once": "with host=vllm: yes or no (default), also eight prompts of 4K tokens at once",
     "warm": "yes (default) or no: measure a question over a warmed lesson as well",
     **peers.OPTIONS,
 }
@@ -77,11 +79,18 @@ def run(context: BenchContext) -> BenchResult:
     rounds = int(options.get("rounds", "1" if context.quick else "3"))
     if not specs or rounds < 1:
         raise ConfigError("ttft needs at least one method and one round")
+    host = options.get("host", "own")
+    if host not in ("own", "vllm"):
+        raise ConfigError(f"host: expected own or vllm, came {host!r}")
+    if host == "vllm":
+        from deepedu.bench import vllm_host
+
+        return vllm_host.run(context, specs, lengths, rounds, at_once=options.get("at_once") == "yes")
     full = load_model(context, "full")
     best_weights = read_weights(options.get("weights", "auto"))
     best = load_model(context, best_weights) if best_weights != "full" else full
     variants = _variants(context, specs, full, best)
-    ids = school_text_ids(context, full, max(lengths) + QUESTION_TOKENS)
+    ids = school_text_ids(context, full.tokenizer, max(lengths) + QUESTION_TOKENS)
     skipped: dict[str, str] = {}
     with peers.running(context, skipped, window_tokens=max(lengths)) as others:
         timed = [*variants, *(Variant(peer.name, _by_peer(peer, skipped)) for peer in others)]

@@ -1,0 +1,86 @@
+"""Our methods inside vLLM against vLLM's own attention: two servers on one machine, asked in turn."""
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from deepedu.base.errors import ConfigError
+from deepedu.bench import peers
+from deepedu.bench.method_specs import MethodSpec, length_label, school_text_ids
+from deepedu.bench.run import BenchContext, BenchResult
+
+# Prompts asked at once, their length, and the tokens that each is answered with.
+AT_ONCE, AT_ONCE_TOKENS, REPLY_TOKENS = 8, 4096, 8
+
+
+def run(
+    context: BenchContext, specs: Sequence[MethodSpec], lengths: Sequence[int], rounds: int, *, at_once: bool
+) -> BenchResult:
+    """Time to first token by length, and eight prompts at once.
+
+    Figures: ``ttft_ratio_to_vllm_<length>`` of the first method, ``ttft_s_<method>_<length>``; with ``at_once``
+    ``wall_ratio_to_vllm_8_at_once``, the time until all are answered.
+
+    Raises:
+        ConfigError: a method cannot run inside vLLM.
+        Unsupported, EngineError: vLLM is not installed or does not start.
+    """
+    from transformers import AutoTokenizer
+
+    from deepedu.engine import weights
+    from deepedu.engine.vllm_plugin import Attention
+
+    settings = context.settings.engine
+    longest = max(*lengths, AT_ONCE_TOKENS)
+    tokenizer = AutoTokenizer.from_pretrained(str(weights.resolve(settings.model, settings.cache_dir)))
+    ids = school_text_ids(context, tokenizer, max(longest, AT_ONCE * AT_ONCE_TOKENS if at_once else 0))
+    asked: dict[str, str | None] = {"vllm": None}
+    for spec in specs:
+        fields = spec.fields()
+        if "k" in fields:
+            raise ConfigError("inside vLLM the budget is that of engine.budget_tokens: leave k away")
+        attention = Attention(method=spec.name, budget_tokens=settings.budget_tokens, fields=fields)
+        attention.make()
+        asked[spec.figure] = attention.model_dump_json()
+    times: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in asked}
+    walls: dict[str, list[float]] = {name: [] for name in asked}
+    with ExitStack() as stack:
+        hosts: list[peers.Peer] = []
+        for name, attention in asked.items():
+            with context.console.status(f"starting {name}"):
+                host = peers.vllm_with(context, name, attention, window_tokens=longest)
+                hosts.append(stack.enter_context(host))
+        for host in hosts:
+            host.complete(ids[:2048], 1)  # Buffers are made before anything counts.
+        with context.progress("prompts", rounds * len(hosts) * (len(lengths) + at_once)) as advance:
+            for _ in range(rounds):
+                for length in lengths:
+                    for host in hosts:
+                        times[host.name][length].append(host.complete(ids[:length], 1).first_token_s)
+                        advance(1)
+                for host in hosts if at_once else ():
+                    walls[host.name].append(_together(host, ids))
+                    advance(1)
+        versions = {host.name: host.version for host in hosts}
+    figures: dict[str, float] = {}
+    for length in lengths:
+        label = length_label(length)
+        medians = {name: statistics.median(found[length]) for name, found in times.items()}
+        figures[f"ttft_ratio_to_vllm_{label}"] = medians[specs[0].figure] / medians["vllm"]
+        figures |= {f"ttft_s_{name}_{label}": seconds for name, seconds in medians.items()}
+    if at_once:
+        ours, theirs = (statistics.median(walls[name]) for name in (specs[0].figure, "vllm"))
+        figures[f"wall_ratio_to_vllm_{AT_ONCE}_at_once"] = ours / theirs
+    return BenchResult(figures, {"versions": versions, "seconds": times, "seconds_at_once": walls})
+
+
+def _together(host: peers.Peer, ids: Sequence[int]) -> float:
+    """Seconds until different prompts, asked at once, are all answered."""
+    prompts = [ids[index * AT_ONCE_TOKENS : (index + 1) * AT_ONCE_TOKENS] for index in range(AT_ONCE)]
+    began = time.perf_counter()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(lambda prompt: host.complete(prompt, REPLY_TOKENS), prompts))
+    return time.perf_counter() - began
