@@ -41,8 +41,8 @@ def build(settings: EngineSettings, folder: Path, served_names: tuple[str, ...])
     command += ["--max-num-batched-tokens", str(step)]
     if settings.max_window_tokens is not None:
         command += ["--max-model-len", str(settings.max_window_tokens)]
-    if settings.dtype != "auto":
-        command += ["--dtype", settings.dtype]
+    # As our own engine has it on a CPU; and the methods read no other cache there.
+    command += ["--dtype", "float32" if settings.dtype == "auto" else settings.dtype]
     return command, {VARIABLE: attention.model_dump_json(), "HF_HUB_OFFLINE": "1"}
 
 

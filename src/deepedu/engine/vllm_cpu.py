@@ -152,6 +152,8 @@ class SelectiveBuilder(CPUAttentionMetadataBuilder):
                     last=length == prompt,
                 )
             )
+            if length == prompt:
+                del self._sequences[request]
         if not parts:
             return None
         if not others:
@@ -277,10 +279,10 @@ def _views(kv_cache: Tensor, isa: str) -> tuple[Tensor, Tensor]:
     Raises:
         Unsupported: a packing that no test here has seen.
     """
-    if isa not in ("vec", "vec16"):
+    if isa != "vec" or kv_cache.dtype != torch.float32:
         raise Unsupported(
-            f"vLLM packs its cache for {isa!r} on this processor, which the methods cannot read: start it with "
-            "--dtype float32"
+            f"vLLM packs a cache of {kv_cache.dtype} for {isa!r} on this processor, which the methods cannot read: start "
+            "it with --dtype float32"
         )
     blocks, kv_heads, block_tokens, _ = kv_cache.shape
     packed = kv_cache.view(blocks, kv_heads, 2 * block_tokens, -1)
