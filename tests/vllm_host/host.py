@@ -38,11 +38,11 @@ def main(orders_path: str, result_path: str) -> None:
     orders = json.loads(Path(orders_path).read_text(encoding="utf-8"))
     choices: list[Any] = []
     recorded(choices)
-    more = {"max_num_batched_tokens": PART + REQUESTS, "max_num_seqs": REQUESTS, "enable_prefix_caching": False}
+    more: dict[str, Any] = {"dtype": "float32"}
+    more |= {"max_num_batched_tokens": PART + REQUESTS, "max_num_seqs": REQUESTS, "enable_prefix_caching": False}
     llm = LLM(
         model=orders["folder"],
         skip_tokenizer_init=True,
-        dtype="float32",
         enforce_eager=True,
         max_model_len=4096,
         **{**more, **orders["more"]},

@@ -176,8 +176,9 @@ def test_heads_parted_over_two_processes_answer_as_one(folder, prompts, tmp_path
             {"scheduler_cls": SCHEDULER, "max_num_batched_tokens": 512},
             "--max-num-batched-tokens 520 or more",
         ),
+        ('{"method": "chunk_rolling"}', {"scheduler_cls": SCHEDULER, "dtype": "bfloat16"}, "--dtype float32"),
     ],
-    ids=["unknown method", "another scheduler", "no room"],
+    ids=["unknown method", "another scheduler", "no room", "another type"],
 )
 def test_what_cannot_be_stops_vllm_with_the_reason(folder, prompts, tmp_path, attention, more, told) -> None:
     done, result = start(folder, tmp_path, prompts[1:2], attention, together=False, **more)

@@ -108,6 +108,7 @@ class SelectiveBuilder(CPUAttentionMetadataBuilder):
 
     Raises:
         ConfigError: vLLM runs with a scheduler of its own.
+        Unsupported: the cache is packed in a way that no test here has seen.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -117,6 +118,11 @@ class SelectiveBuilder(CPUAttentionMetadataBuilder):
             raise ConfigError(
                 f"the methods need prompts cut at the same places every time: start vLLM with --scheduler-cls "
                 f"{SCHEDULER}, came {scheduler!r}"
+            )
+        if self.isa != "vec" or self.dtype != torch.float32:
+            raise Unsupported(
+                f"vLLM packs its cache of {self.dtype} for {self.isa!r} on this processor, which the methods cannot "
+                "read: start it with --dtype float32"
             )
         _have_prompts_told()
         self._sequences: OrderedDict[str, Sequence] = OrderedDict()
@@ -242,7 +248,7 @@ class SelectiveImpl(CPUAttentionBackendImpl):
             super().forward(layer, *picked, kv_cache, plan.metadata, theirs)
             output[plan.others] = theirs
         index = extract_layer_index(layer.layer_name)
-        cache = _views(kv_cache, layer.isa)
+        cache = _views(kv_cache)
         for part in plan.parts:
             computed = self._attend(part, index, query, cache)
             output[part.begin : part.end] = computed.reshape(part.end - part.begin, *output.shape[1:])
@@ -271,19 +277,11 @@ class SelectiveImpl(CPUAttentionBackendImpl):
         return out
 
 
-def _views(kv_cache: Tensor, isa: str) -> tuple[Tensor, Tensor]:
+def _views(kv_cache: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values of a layer, both [blocks, kv_heads, block_tokens, head_dim].
 
     vLLM packs a block's keys before its values; keys lie transposed, for its kernel's sake.
-
-    Raises:
-        Unsupported: a packing that no test here has seen.
     """
-    if isa != "vec" or kv_cache.dtype != torch.float32:
-        raise Unsupported(
-            f"vLLM packs a cache of {kv_cache.dtype} for {isa!r} on this processor, which the methods cannot read: start "
-            "it with --dtype float32"
-        )
     blocks, kv_heads, block_tokens, _ = kv_cache.shape
     packed = kv_cache.view(blocks, kv_heads, 2 * block_tokens, -1)
     keys, values = packed.chunk(2, dim=2)
