@@ -4,6 +4,7 @@ The reply's form is asked for in the rules and read in code. Models of this size
 and then calculate wrongly, so that a reply ends with an expression, never with its value.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from deepedu.playbook.problem import Attempt, Problem
 from deepedu.tutor.calculator import calculations
 from deepedu.tutor.expression import NotArithmetic, evaluate
 from deepedu.tutor.marking import mark_choice, mark_number, mark_text
+from deepedu.tutor.substitution import substitutions
 
 _ID = re.compile(r"\bb-\d+\b")
 _OPERATION = re.compile(r"\d\s*[%)]?\s*[-+*/x×÷^]|sqrt|ln|log")
@@ -78,9 +80,13 @@ class ExerciseSolver:
         )
 
     async def work_out(self, problem: Problem) -> str | None:
-        """See ``Solver``: one that reaches the known result without writing it down."""
+        """See ``Solver``: by the formula that the question names, else one of the model's that reaches the known
+        result without writing it down."""
         if not self.form.asks_knowing or problem.expected is None:
             return None
+        by_formula = await asyncio.to_thread(self._by_formula, problem)
+        if by_formula is not None:
+            return by_formula
         asked = self.form.asks_knowing.format(question=problem.question, expected=problem.expected)
         text, _ = await self._ask(asked, ())
         answer = self.form.read(text, problem)
@@ -90,6 +96,13 @@ class ExerciseSolver:
         if found is None or not _stands_on(found, problem):
             return None
         return f"{found} = {answer}"
+
+    def _by_formula(self, problem: Problem) -> str | None:
+        for expression in substitutions(problem.question):
+            answer = self.form.read(expression, problem)
+            if answer is not None and self.form.is_right(answer, problem):
+                return f"{expression} = {answer}"
+        return None
 
     async def _ask(self, asked: str, bullets: Sequence[Bullet]) -> tuple[str, Finished]:
         # What all questions share comes first, then what questions of one kind share.
