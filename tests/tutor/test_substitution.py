@@ -31,8 +31,8 @@ def worked_out(question: str, expected: str, reply: str = "I do not know.") -> s
             "2 trillion + 1 trillion + 1.5 trillion + (500 billion - 750 billion) = 4250000000000",
         ),
         (
-            "Formula: Gross Profit Margin = Gross Profit / Revenue x 100\nQuestion: Revenue was $120,000 and gross profit "
-            "$40,000.",
+            "Formula: Gross Profit Margin = Gross Profit / Revenue x 100\n"
+            "Question: Revenue was $120,000 and gross profit $40,000.",
             "33.33",
             "40,000 / 120,000 × 100 = 33.333333",
         ),
