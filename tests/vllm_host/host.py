@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from chosen_rows import telling
 from vllm import LLM, SamplingParams
 
 from deepedu.attention.methods.chunk_rolling import ChunkRolling
@@ -19,25 +20,12 @@ from deepedu.attention.methods.token_select import TokenSelect
 PART, REQUESTS = 512, 8
 
 
-def recorded(found: list[Any]) -> None:
-    """Has both methods write down what they choose in prompts."""
-    for kind in (ChunkRolling, TokenSelect):
-        select = kind.select
-
-        def telling(self: Any, call: Any, select: Any = select) -> Any:
-            for selection in select(self, call):
-                first = call.start + selection.begin
-                found.append([call.layer, first, [rows.tolist() for rows in selection.rows]])
-                yield selection
-
-        kind.select = telling  # type: ignore[method-assign]
-
-
 def main(orders_path: str, result_path: str) -> None:
     """Asks and writes."""
     orders = json.loads(Path(orders_path).read_text(encoding="utf-8"))
     choices: list[Any] = []
-    recorded(choices)
+    for kind in (ChunkRolling, TokenSelect):
+        kind.select = telling(kind.select, choices)  # type: ignore[method-assign]
     more: dict[str, Any] = {"dtype": "float32"}
     more |= {"max_num_batched_tokens": PART + REQUESTS, "max_num_seqs": REQUESTS, "enable_prefix_caching": False}
     llm = LLM(

@@ -13,6 +13,7 @@ pytest.importorskip("vllm", reason="needs vLLM's CPU build: make test-vllm")
 
 import torch
 import transformers
+from chosen_rows import telling
 
 from deepedu.attention.registry import make_method
 from deepedu.engine.adapter import Adapter
@@ -103,17 +104,9 @@ def inside_transformers(
     choices: list[Any] = []
     method, budget = attention.make()
     kind = type(method)
-    select = kind.select
-
-    def telling(self: Any, call: Any) -> Any:
-        for selection in select(self, call):
-            first = call.start + selection.begin
-            choices.append([call.layer, first, [rows.tolist() for rows in selection.rows]])
-            yield selection
-
     model = transformers.Qwen2ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with monkeypatch.context() as patched, torch.inference_mode():
-        patched.setattr(kind, "select", telling)
+        patched.setattr(kind, "select", telling(kind.select, choices))
         cache = Adapter(model, method, budget).new_cache(len(prompt))
         state = cache.sequences[0]
         state.exact_from = len(prompt) - method.exact_tokens

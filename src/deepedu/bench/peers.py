@@ -245,10 +245,11 @@ def _started(
     port = _free_port()
     command, extra = _command(name, python, context.settings.engine, port, window_tokens, reuse)
     if name == "vllm":
+        from deepedu.engine.vllm_plugin import SCHEDULER, VARIABLE
+
         # A school's own setting must not reach the one that is to run without.
-        extra["DEEPEDU_ATTENTION"] = attention or ""
-    if attention:
-        command += ["--scheduler-cls", "deepedu.engine.vllm_scheduler.PartScheduler"]
+        extra[VARIABLE] = attention or ""
+        command += ["--scheduler-cls", SCHEDULER] if attention else []
     log = context.tmp_dir / f"{label or name}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(

@@ -52,7 +52,7 @@ def configured() -> tuple[Method, Budget]:
     """The method and budget of this process."""
     attention = attention_of()
     if attention is None:
-        raise ConfigError(f"{VARIABLE} is not set in this process; deepedu engine vllm sets it for all")
+        raise ConfigError(f"{VARIABLE} is not set in this process; deepedu engine serve --host vllm sets it for all")
     return attention.make()
 
 

@@ -1,7 +1,8 @@
 """An attention method inside vLLM: what vLLM calls in each of its processes, and how it is told which method.
 
 Nothing happens without ``DEEPEDU_ATTENTION``, JSON or TOML such as
-``{"method": "chunk_rolling", "budget_tokens": 1664, "fields": {"tau": "0.9"}}``. ``deepedu engine vllm`` sets it.
+``{"method": "chunk_rolling", "budget_tokens": 1664, "fields": {"tau": "0.9"}}``; ``deepedu engine serve --host vllm``
+sets it.
 
 Prompts longer than the budget are read by the method; shorter ones, and all decode steps, by vLLM's own kernel. The
 rows that such a prompt writes are approximate, so the hashes of vLLM's prefix cache begin with a seed that only the

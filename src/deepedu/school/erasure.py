@@ -19,7 +19,8 @@ What this does not reach, and why that may be:
   bear the name that the teacher gave.
 * Private turns in the engine's prefix cache are in memory only, found by their own conversation alone, and go with the
   next restart at the latest. Only text marked as shared (rules, lessons, what was learnt) is written to disk.
-* Vectors are of textbook passages; a question's is never kept. No temporary file holds what pupils write.
+* Vectors that are stored are of textbook passages. Those of the last few questions are in memory only, with their
+  words, until others are asked or the next restart. No temporary file holds what pupils write.
 * Names in old backups stay until those are replaced; texts in them cannot be opened. A server that runs while another
   process erases keeps the key in memory until it is restarted.
 * Consents that an erased guardian gave keep the guardian's name as long as the pupil's data are there: without it

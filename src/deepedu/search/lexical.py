@@ -299,10 +299,10 @@ def _hits_by_sentence(query: _Query, plain: str, folded: str) -> Iterator[list[t
 
 
 @lru_cache(maxsize=4096)
-def _titles(heading: str) -> list[tuple[frozenset[str], frozenset[str]]]:
+def _titles(heading: str) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
     """The words of each title above a passage, as they are and folded; a lesson's passages share them."""
     titles = [frozenset(title.split()) for title in heading.split(f" {SENTENCE_MARK} ")]
-    return [(words, frozenset(fold(word) for word in words)) for words in titles]
+    return tuple((words, frozenset(fold(word) for word in words)) for words in titles)
 
 
 def _title_score(query: _Query, heading: str) -> float:
