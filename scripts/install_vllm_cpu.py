@@ -27,9 +27,11 @@ def main(folder: Path) -> None:
         subprocess.run([*pip, "install", TORCH, *requirements(wheel)], check=True)
         subprocess.run([*pip, "install", "--no-deps", str(wheel)], check=True)
     where = subprocess.check_output([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
-    alias = Path(where.decode().strip()) / f"vllm-{VERSION}.dist-info"
+    # vLLM knows by "cpu" in its version what it runs on.
+    version = f"{VERSION}+cpu"
+    alias = Path(where.decode().strip()) / f"vllm-{version}.dist-info"
     alias.mkdir(exist_ok=True)
-    (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}\n", encoding="utf-8")
+    (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", encoding="utf-8")
 
 
 def requirements(wheel: Path) -> list[str]:
