@@ -34,7 +34,7 @@ TAGS = (
     "You are XBRL expert.  Here is a list of US GAAP tags options: ,Goodwill,Revenues,LineOfCredit. Answer the "
     "following 2 independent questions by providing only  2 US GAAP tags answers in the order of the questions. \n"
     '1. What is best tag for entity "162" in sentence: "{0} acquired in 2017 for $ 162 million , 5 of it in cash .?"\n'
-    '2. What is best tag for entity "1.2" in sentence: "It had goodwill of $ 1.2 billion .?"\nOutput US GAAP tags:'
+    '2. What is best tag for entity "1.2" in sentence: "{0} had goodwill of $ 1.2 billion .?"\nOutput US GAAP tags:'
 )
 
 
@@ -52,13 +52,14 @@ def formula_files(folder: Path) -> None:
 def zalo_files(folder: Path) -> None:
     entry: dict[str, Any] = {"question": "2 + 3 = ?", "choices": ["A. 5", "B. 6"], "answer": "A. 5"}
     learnt = [{**entry, "id": "1", "explanation": "Cộng lại được 5."}, {**entry, "answer": "con mèo"}]
-    for name, entries in (("math_train", learnt), ("math_test_with_hand_label", [entry])):
+    asked = {**entry, "question": "1 + 4 = ?"}
+    for name, entries in (("math_train", learnt), ("math_test_with_hand_label", [asked])):
         file = folder / "zalo_math_2023" / f"{name}.json"
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps({"__count__": len(entries), "data": entries}), encoding="utf-8")
 
 
-def load(name: str, folder: Path, **more: int) -> Track:
+def load(name: str, folder: Path, **more: Any) -> Track:
     return load_track(name, lambda: folder, **{"train": 9, "test": 9, "seed": 0, **more})
 
 
@@ -91,6 +92,7 @@ def test_tags(tmp_path: Path) -> None:
     first = next(problem for problem in track.train if problem.id == "t0.0")
     assert first.question == '"162" in: Pep acquired in 2017 for $ 162 million , 5 of it in cash .'
     assert (first.expected, first.solution) == ("Revenues", "Revenues")
+    assert track.one_kind
     for reply, answer, right in (
         ("Revenues", "Revenues", True),
         ("Tag: **Revenues** because", "Revenues", True),
@@ -99,6 +101,32 @@ def test_tags(tmp_path: Path) -> None:
     ):
         assert track.form.read(reply, first) == answer
         assert answer is None or track.form.is_right(answer, first) is right
+
+
+def test_a_long_sentence_is_asked_of_by_the_words_around_its_value(tmp_path: Path) -> None:
+    folder = tmp_path / "ace_finance"
+    before, after = " ".join(f"b{n}" for n in range(40)), " ".join(f"a{n}" for n in range(40))
+    long = TAGS.replace("{0} acquired in 2017 for $ 162 million", f"{{0}} {before} 162 {after}")
+    write_lines(folder / "finer_0.5_train.jsonl", {"context": long.format("Pep"), "target": "Revenues,Goodwill"})
+    write_lines(
+        folder / "finer_test_subset_006_seed42.jsonl", {"context": TAGS.format("Bob"), "target": "Revenues,Goodwill"}
+    )
+    asked = next(problem.question for problem in load("finer", tmp_path).train if problem.id == "t0.0")
+    assert asked.startswith('"162" in: b26 b27')
+    assert asked.endswith("a12 a13")
+
+
+def test_the_validation_part_is_asked_where_there_is_one(tmp_path: Path) -> None:
+    formula_files(tmp_path)
+    zalo_files(tmp_path)
+    # One of its questions is learnt from too.
+    file = tmp_path / "ace_finance" / "formula_val_subset_300.jsonl"
+    write_lines(file, *({"context": FORMULA.format(n), "target": "1.0"} for n in (103, 400, 401)))
+    track = load("formula", tmp_path, asked_of="validation")
+    assert {problem.id for problem in track.train} == {"t0", "t1", "t2", "t3", "t4"}
+    assert {problem.id for problem in track.test} == {"v1", "v2"}
+    with pytest.raises(ConfigError, match=r"only formula, finer have a validation part, came the track 'zalo_math'"):
+        load("zalo_math", tmp_path, asked_of="validation")
 
 
 def test_school_mathematics(tmp_path: Path) -> None:
@@ -148,12 +176,13 @@ def test_tracks_that_are_none(tmp_path: Path) -> None:
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize(
-    ("name", "train", "test"), [("formula", 500, 200), ("finer", 2000, 1764), ("zalo_math", 1190, 180)]
+    ("name", "train", "test"), [("formula", 500, 200), ("finer", 2000, 1764), ("zalo_math", 1190, 179)]
 )
 def test_the_real_data_is_all_there(shared_data: Path, name: str, train: int, test: int) -> None:
     track = load(name, shared_data, train=9999, test=9999)
     assert len(track.train) >= train
     assert len(track.test) >= test
+    assert not {problem.topic for problem in track.train} & {problem.topic for problem in track.test}
     problems = (*track.train, *track.test)
     ids = [problem.id for problem in problems]
     assert len(set(ids)) == len(ids)

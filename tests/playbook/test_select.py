@@ -98,6 +98,18 @@ def test_what_is_said_already_makes_room_for_something_new() -> None:
     assert len(ids(BulletIndex([*same, other]), "Nước sôi và đóng băng ở bao nhiêu độ?")) == 2
 
 
+def test_where_all_questions_are_of_one_kind_the_nearest_come_however_far() -> None:
+    index = index_of(
+        "giá trị hợp lý của khoản nợ dài hạn vào cuối năm\n→ LongTermDebtFairValue",
+        "tỉ lệ sở hữu trong công ty liên kết\n→ EquityMethodInvestmentOwnershipPercentage",
+        kind="method",
+    )
+    question = "khoản vay của công ty mẹ được ghi theo mệnh giá ban đầu trên báo cáo tài chính hợp nhất quý hai"
+    assert ids(index, question) == []
+    assert len(ids(index, question, one_kind=True)) == 2
+    assert len(ids(index, question, one_kind=True, limit=1)) == 1
+
+
 def test_the_order_is_the_books_whatever_is_asked() -> None:
     index = index_of(*FACTS)
     both = {tuple(ids(index, question)) for question in ("tế bào Robert Hooke", "Hooke nhìn thấy tế bào của sự sống")}

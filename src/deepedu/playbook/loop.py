@@ -36,14 +36,16 @@ OnStep = Callable[[Step], None]
 MODEL, VERIFIER, SYSTEM = Author(role="model"), Author(role="verifier"), Author(role="system")
 
 
-def by_relevance(budget_tokens: int, limit: int) -> Chooser:
-    """Verified bullets chosen for the question: what pupils are served with."""
+def by_relevance(budget_tokens: int, limit: int, *, one_kind: bool = False) -> Chooser:
+    """Verified bullets chosen for the question: what pupils are served with. ``one_kind``: see ``BulletIndex``."""
 
     def chooser(state: State) -> Choice:
         index = BulletIndex.of(state)
 
         def choose(problem: Problem) -> Sequence[Bullet]:
-            chosen = index.select(problem.topic, problem.scope, budget_tokens=budget_tokens, limit=limit)
+            chosen = index.select(
+                problem.topic, problem.scope, budget_tokens=budget_tokens, limit=limit, one_kind=one_kind
+            )
             return [each.bullet for each in chosen]
 
         return choose

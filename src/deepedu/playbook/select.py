@@ -70,7 +70,13 @@ class BulletIndex:
         return len(self._bullets)
 
     def select(
-        self, question: str, scope: BulletScope | None = None, *, budget_tokens: int, limit: int = 12
+        self,
+        question: str,
+        scope: BulletScope | None = None,
+        *,
+        budget_tokens: int,
+        limit: int = 12,
+        one_kind: bool = False,
     ) -> tuple[Chosen, ...]:
         """At most ``limit`` bullets of at most ``budget_tokens`` in all, in the order of the book.
 
@@ -79,9 +85,11 @@ class BulletIndex:
             scope: where the question stands; a bullet that holds somewhere else is not chosen.
             budget_tokens: estimated tokens of the texts.
             limit: bullets.
+            one_kind: all questions are of one kind and answered from one fixed set, as labels are: the nearest bullets
+                are chosen however little they share with the question, since no method can be that of another kind.
         """
-        candidates = self._candidates(question, scope or BulletScope())
-        if candidates:
+        candidates = self._candidates(question, scope or BulletScope(), 0.0 if one_kind else None)
+        if candidates and not one_kind:
             least = METHOD_OF_BEST * candidates[0][1].score
             candidates = [(n, each) for n, each in candidates if each.bullet.kind != "method" or each.score >= least]
         chosen: list[tuple[int, Chosen]] = []
@@ -98,7 +106,7 @@ class BulletIndex:
             left -= best[1].bullet.tokens
         return tuple(each for _, each in sorted(chosen))
 
-    def _candidates(self, question: str, scope: BulletScope) -> list[tuple[int, Chosen]]:
+    def _candidates(self, question: str, scope: BulletScope, lowest: float | None) -> list[tuple[int, Chosen]]:
         asked = _weighted(question)
         # A question without any accent is one whose accents were not typed.
         plain = all(term == fold(term) for term in asked)
@@ -117,6 +125,8 @@ class BulletIndex:
             relevance = min(1.0, score / best)
             bullet = self._bullets[number]
             least = METHOD_RELEVANCE if bullet.kind == "method" else LEAST_RELEVANCE
+            if lowest is not None:
+                least = lowest
             if relevance >= least and holds_in(bullet.scope, scope):
                 believed = self._trust[number]
                 rated.append((number, Chosen(bullet, relevance, believed, relevance * (0.5 + 0.5 * believed))))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from deepedu.base.errors import ConfigError
 from deepedu.bench.viquad import load_viquad
@@ -21,6 +21,8 @@ _FORMULA = re.compile(
     re.DOTALL,
 )
 _TAGGED = re.compile(r'\d+\. What is best tag for entity "(.*?)" in sentence: "(.*?)\?"(?=\n)', re.DOTALL)
+Asked = Literal["test", "validation"]
+VALIDATED = ("formula", "finer")
 # Words on either side of the value that a tag is asked for.
 _AROUND = 14
 
@@ -30,6 +32,7 @@ class Track:
     """One set: how it is asked and marked, what is learnt from, what is asked at the end.
 
     ``contexts`` are the texts of the library that questions are asked of; with them the tutor answers, not the form.
+    ``one_kind``: all questions are answered from one fixed set of labels.
     """
 
     name: str
@@ -37,20 +40,27 @@ class Track:
     train: tuple[Problem, ...]
     test: tuple[Problem, ...]
     contexts: tuple[str, ...] = ()
+    one_kind: bool = False
 
 
-def load_track(name: str, data_dir: Callable[[], Path], *, train: int, test: int, seed: int) -> Track:
-    """A track with so many questions of each part, drawn by ``seed``.
+def load_track(
+    name: str, data_dir: Callable[[], Path], *, train: int, test: int, seed: int, asked_of: Asked = "test"
+) -> Track:
+    """A track with so many questions of each part, drawn by ``seed``. No question that may be learnt from is asked.
 
     Args:
         name: ``formula``, ``finer``, ``zalo_math``, ``viquad``, or a file of questions with answers (see
             ``tutor.question_file``), of which the last third is the test.
         data_dir: tells where the shared data sets are.
+        asked_of: which part is asked at the end; ``formula`` and ``finer`` have a validation part too, for a figure
+            on questions that no change was made after.
 
     Raises:
         ConfigError: no such track, or its data is not there.
         BadRequest: a file of questions that is none.
     """
+    if asked_of != "test" and name not in VALIDATED:
+        raise ConfigError(f"only {', '.join(VALIDATED)} have a {asked_of} part, came the track {name!r}")
     if name == "viquad":
         contexts, learnt, asked = _viquad(data_dir())
         return Track(name, TEXT, _some(seed, learnt, train), _some(seed, asked, test), contexts)
@@ -60,10 +70,12 @@ def load_track(name: str, data_dir: Callable[[], Path], *, train: int, test: int
             f"expected a track ({', '.join([*_LOADERS, 'viquad'])}) or a file that ends in .jsonl, came {name!r}"
         )
     try:
-        form, learnt, asked = loader(data_dir()) if loader else _custom(Path(name))
+        form, learnt, asked = loader(data_dir(), asked_of) if loader else _custom(Path(name))
     except OSError as error:
         raise ConfigError(f"the track {name!r} cannot be read: {error}") from error
-    return Track(Path(name).stem, form, _some(seed, learnt, train), _some(seed, asked, test))
+    known = {problem.topic for problem in learnt}
+    unseen = [problem for problem in asked if problem.topic not in known]
+    return Track(Path(name).stem, form, _some(seed, learnt, train), _some(seed, unseen, test), one_kind=name == "finer")
 
 
 def _some(seed: int, problems: Sequence[Problem], count: int) -> tuple[Problem, ...]:
@@ -90,11 +102,14 @@ _FORMULA_FORM = replace(
 )
 
 
-def _formula(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
+_FORMULA_ASKED = {"test": ("e", "formula_test.jsonl"), "validation": ("v", "formula_val_subset_300.jsonl")}
+
+
+def _formula(data_dir: Path, asked_of: Asked) -> tuple[Form, list[Problem], list[Problem]]:
     folder = data_dir / "ace_finance"
     parts = [
         [_formula_problem(f"{part}{number}", entry) for number, entry in enumerate(_lines(folder / file))]
-        for part, file in (("t", "formula_train_subset_500.jsonl"), ("e", "formula_test.jsonl"))
+        for part, file in (("t", "formula_train_subset_500.jsonl"), _FORMULA_ASKED[asked_of])
     ]
     return _FORMULA_FORM, parts[0], parts[1]
 
@@ -115,9 +130,13 @@ def _formula_problem(problem_id: str, entry: dict[str, Any]) -> Problem:
 # --- Tags of financial reports ---------------------------------------------------------------------------------------
 
 
-def _finer(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
+_FINER_ASKED = {"test": ("e", "finer_test_subset_006_seed42.jsonl"), "validation": ("v", "finer_0.5_val.jsonl")}
+
+
+def _finer(data_dir: Path, asked_of: Asked) -> tuple[Form, list[Problem], list[Problem]]:
     folder = data_dir / "ace_finance"
-    learnt, asked = _lines(folder / "finer_0.5_train.jsonl"), _lines(folder / "finer_test_subset_006_seed42.jsonl")
+    part, file = _FINER_ASKED[asked_of]
+    learnt, asked = _lines(folder / "finer_0.5_train.jsonl"), _lines(folder / file)
     tags = asked[0]["context"].split("options: ", 1)[1].split(". Answer the following", 1)[0].strip(",")
     form = Form(
         rules=f"You tag values in financial reports. US GAAP tags: {tags}.\n"
@@ -128,7 +147,7 @@ def _finer(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
         offers="Tagged before:",
         asks="{question}\nTag:",
     )
-    return form, _finer_problems("t", learnt), _finer_problems("e", asked)
+    return form, _finer_problems("t", learnt), _finer_problems(part, asked)
 
 
 def _first_tag(reply: str) -> str | None:
@@ -145,8 +164,8 @@ def _finer_problems(part: str, entries: Sequence[dict[str, Any]]) -> list[Proble
             problems.append(
                 Problem(
                     id=f"{part}{number}.{place}",
-                    question=f'"{value}" in: {sentence}',
-                    about=_around(value, sentence),
+                    # A small model overlooks a solved question that is written otherwise than this one.
+                    question=_around(value, sentence),
                     expected=tag,
                     solution=tag,
                     language="en",
@@ -166,7 +185,7 @@ def _around(value: str, sentence: str) -> str:
 # --- Vietnamese primary-school mathematics ---------------------------------------------------------------------------
 
 
-def _zalo_math(data_dir: Path) -> tuple[Form, list[Problem], list[Problem]]:
+def _zalo_math(data_dir: Path, _: Asked) -> tuple[Form, list[Problem], list[Problem]]:
     folder = data_dir / "zalo_math_2023"
     parts: list[list[Problem]] = []
     for part, file in (("t", "math_train.json"), ("e", "math_test_with_hand_label.json")):
@@ -221,7 +240,7 @@ def _custom(path: Path) -> tuple[Form, list[Problem], list[Problem]]:
     return form, problems[:first], problems[first:]
 
 
-_LOADERS: dict[str, Callable[[Path], tuple[Form, list[Problem], list[Problem]]]] = {
+_LOADERS: dict[str, Callable[[Path, Asked], tuple[Form, list[Problem], list[Problem]]]] = {
     "formula": _formula,
     "finer": _finer,
     "zalo_math": _zalo_math,

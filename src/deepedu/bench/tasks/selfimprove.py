@@ -55,6 +55,7 @@ OPTIONS = {
     "mode": "offline (default): learn from train, then test; online: test, then learn, question by question",
     "train": "questions to learn from (default 200)",
     "test": "questions to test on (default 200)",
+    "part": "test (default) or validation: where the questions to test on are from; formula and finer have both",
     "variants": "none,ace,ours (default all)",
     "reflections": "at most so many reflections of the model for each variant and track (default 40)",
     "bullet_tokens": "estimated tokens of bullets shown with a question (default 600)",
@@ -80,9 +81,15 @@ async def _run(context: BenchContext) -> BenchResult:
         raise ConfigError(f"--set variants: expected some of {', '.join(VARIANTS)}, came {', '.join(sorted(unknown))}")
     names = [name for name in options.get("tracks", "formula,finer").split(",") if name]
     train, test = (int(options.get(part, "200")) for part in ("train", "test"))
+    part = options.get("part", "test")
+    if part not in ("test", "validation"):
+        raise ConfigError(f"--set part: expected test or validation, came {part!r}")
     if context.quick:
         train, test = 4, 4
-    tracks = [load_track(name, lambda: context.data_dir, train=train, test=test, seed=context.seed) for name in names]
+    tracks = [
+        load_track(name, lambda: context.data_dir, train=train, test=test, seed=context.seed, asked_of=part)
+        for name in names
+    ]
     figures: dict[str, float] = {}
     details: dict[str, Any] = {}
     async with AsyncExitStack() as stack:
@@ -173,7 +180,7 @@ class _Track:
         # Without a library nothing could bear a fact: those wait. The rest is let in by asking again.
         live: frozenset[Kind] = frozenset({"method", "mistake", "explanation", "tool"})
         verifier = Verifier(facts, solver, live_kinds=LIVE_KINDS if facts else live)
-        chooser = by_relevance(self._budget, self._bullets)
+        chooser = by_relevance(self._budget, self._bullets, one_kind=self._track.one_kind)
         return Learner(book, solver, chooser, verifier, reflector, teaching)
 
     def _solver(self, library: Database) -> tuple[Solver, FactCheck | None]:
