@@ -99,6 +99,19 @@ def test_serve_announces_its_port_loads_answers_and_ends_on_sigterm(
         assert process.wait(30) == 0
 
 
+def test_a_parent_that_is_gone_takes_the_log_with_it_and_the_engine_still_ends_in_order(
+    tiny_folder: Path, eventually: Callable[..., None]
+) -> None:
+    command = (*COMMAND, "serve", "--model", str(tiny_folder), "--port", "0", "--device", "cpu", "--announce", "--tied")
+    with started(command, stdin=subprocess.PIPE) as (process, url):
+        eventually(lambda: health(url) == "ok", 120)
+        for pipe in (process.stderr, process.stdout, process.stdin):
+            assert pipe is not None
+            pipe.close()
+        # Its first line after that finds nobody: it must neither stop the engine's ending nor hurry it.
+        assert process.wait(30) == 0
+
+
 @pytest.mark.parametrize(("drain_s", "complete"), [(60.0, True), (0.3, False)])
 def test_sigterm_drains(
     tiny_folder: Path, tmp_path: Path, eventually: Callable[..., None], drain_s: float, complete: bool

@@ -36,7 +36,17 @@ COMMANDS = {
     "serve": ("serve", "Start the school's pages."),
 }
 
-errors = Console(stderr=True)
+
+class _Errors(Console):
+    """Standard error, which may close: rich would raise SystemExit in whatever thread or signal handler writes a log
+    line then, and a server would end half-way, or not end at all."""
+
+    def on_broken_pipe(self) -> None:
+        """Says nothing more; the program goes on."""
+        self.quiet = True
+
+
+errors = _Errors(stderr=True)
 
 
 class _LazyGroup(click.Group):

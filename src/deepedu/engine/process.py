@@ -118,12 +118,17 @@ class _DrainingServer(uvicorn.Server):
         if self._drainer is not None:
             self.should_exit = self.force_exit = True
             return
-        logger.info("%s: finishing accepted requests, up to %g s", signal.Signals(sig).name, self._drain_s)
-        # Signal handlers run between two instructions of the main thread, which may hold the scheduler's lock.
-        self._drainer = threading.Thread(target=self._drain, name="deepedu-drain", daemon=True)
+        # Signal handlers run between two instructions of the main thread, which may hold the scheduler's lock, or the
+        # log's.
+        self._drainer = threading.Thread(
+            target=self._drain, args=(signal.Signals(sig).name,), name="deepedu-drain", daemon=True
+        )
         self._drainer.start()
 
-    def _drain(self) -> None:
-        if not self._engine.drain(self._drain_s):
-            logger.warning("requests were still running after %g s and were cancelled", self._drain_s)
-        self.should_exit = True
+    def _drain(self, why: str) -> None:
+        try:
+            logger.info("%s: finishing accepted requests, up to %g s", why, self._drain_s)
+            if not self._engine.drain(self._drain_s):
+                logger.warning("requests were still running after %g s and were cancelled", self._drain_s)
+        finally:
+            self.should_exit = True
