@@ -57,6 +57,21 @@ def test_runs_and_summaries() -> None:
         assert torch.equal(paged.summaries(kind, 32, 150), plain.summaries(kind, 32, 150))
 
 
+def test_block_by_block_nothing_is_copied() -> None:
+    paged, plain = both()
+    paged.point(paged._blocks, LENGTH, by_block=True)
+    for start, stop in ((0, 0), (0, LENGTH), (7, 130), (16, 32), (LENGTH, LENGTH)):
+        pieces = list(paged.parts(start, stop))
+        assert all(piece.shape[1] <= BLOCK for pair in pieces for piece in pair)
+        (wanted,) = plain.parts(start, stop)
+        for which in (0, 1):
+            assert torch.equal(torch.cat([pair[which] for pair in pieces], dim=1), wanted[which])
+        assert torch.equal(paged.keys(start, stop), plain.keys(start, stop))
+    for kind in ("min", "max"):
+        assert torch.equal(paged.summaries(kind, 32, 150), plain.summaries(kind, 32, 150))
+    assert paged._joined == [None, None]
+
+
 def test_what_is_selected_is_read_without_a_copy_of_the_rest() -> None:
     paged, _ = both()
     paged.gather(torch.arange(50))

@@ -26,7 +26,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def built(**settings: Any) -> tuple[list[str], dict[str, str]]:
-    return vllm_command.build(EngineSettings(**settings), Path("/models/small"), ("small",))
+    return vllm_command.build(EngineSettings(**settings), Path("/models/small"), ("small",), environment={})
 
 
 def test_the_command_has_room_for_a_part_and_everybody_else() -> None:
@@ -57,7 +57,18 @@ def test_the_command_has_room_for_a_part_and_everybody_else() -> None:
         "sinks": 128,
         "local": 512,
         "fields": {"tau": "0.9"},
+        "decode_above": None,
     }
+
+
+def test_the_environment_says_which_method_and_vllms_own_options_come_last() -> None:
+    said = {VARIABLE: '{"method": "quest", "decode_above": 8192}'}
+    command, environment = vllm_command.build(
+        EngineSettings(method="token_select"), Path("/m"), ("m",), ("--tensor-parallel-size", "2"), said
+    )
+    assert command[-2:] == ["--tensor-parallel-size", "2"]
+    told = json.loads(environment[VARIABLE])
+    assert (told["method"], told["decode_above"], told["budget_tokens"]) == ("quest", 8192, 1664)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +96,20 @@ def test_the_command_line_becomes_vllm(monkeypatch: pytest.MonkeyPatch, tiny_fol
 
     monkeypatch.setattr(os, "execvpe", become)
     arguments = ["engine", "serve", "--host", "vllm", "--model", str(tiny_folder), "--method", "token_select"]
+    arguments += ["--", "--no-enable-prefix-caching"]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
     ((_, command, environment),) = became
-    assert command[2] == str(tiny_folder)
+    assert (command[2], command[-1]) == (str(tiny_folder), "--no-enable-prefix-caching")
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert json.loads(environment[VARIABLE])["method"] == "token_select"
     assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_our_own_server_takes_none_of_vllms_options() -> None:
+    done = CliRunner().invoke(cli, ["engine", "serve", "--", "--tensor-parallel-size", "2"])
+    assert done.exit_code == 2
+    assert "need --host vllm, came '--tensor-parallel-size 2'" in done.output
 
 
 def test_without_vllm_the_guide_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

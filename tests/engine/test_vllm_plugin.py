@@ -36,9 +36,10 @@ def test_a_method_with_fields(text: str) -> None:
         ("{", "expected JSON or TOML"),
         ("chunk_rolling", "expected JSON or TOML"),
         ("{}", "method: Field required"),
-        ('{"method": "quest", "budget": 5}', "known are method, budget_tokens, sinks, local, fields"),
+        ('{"method": "quest", "budget": 5}', "known are method, budget_tokens, sinks, local, fields, decode_above"),
         ('{"method": "quest", "budget_tokens": "many"}', "budget_tokens: "),
         ('{"method": "quest", "fields": "tau=1"}', "fields: "),
+        ('{"method": "quest", "decode_above": -1}', "decode_above: "),
     ],
 )
 def test_what_cannot_be_read(text: str, told: str) -> None:
@@ -56,8 +57,21 @@ def test_what_cannot_be_made() -> None:
         Attention(method="twilight", budget_tokens=100).make()
     with pytest.raises(Unsupported, match=r"drops rows.*take chunk_rolling"):
         Attention(method="expected_attention").make()
-    with pytest.raises(Unsupported, match="decode only"):
+    with pytest.raises(Unsupported, match=r"decode only: say above how many tokens with decode_above"):
         Attention(method="quest").make()
+    for name in ("dense", "flex_prefill"):
+        with pytest.raises(Unsupported, match=r"does not choose rows in decode.*take quest"):
+            Attention(method=name, decode_above=4096).make()
+
+
+def test_decode_steps_choose_above_a_length_alone() -> None:
+    attention = Attention(method="quest", budget_tokens=1664, decode_above=4096)
+    attention.make()
+    assert [attention.selects_in_decode(length) for length in (100, 4096, 4097)] == [False, False, True]
+    # A budget that holds everything leaves nothing to choose.
+    assert not Attention(method="quest", budget_tokens=8192, decode_above=4096).selects_in_decode(8192)
+    assert not Attention(method="token_select").selects_in_decode(10**6)
+    assert attention.digest != Attention(method="quest", budget_tokens=1664, decode_above=8192).digest
 
 
 def test_a_mistake_stops_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:

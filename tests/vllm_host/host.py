@@ -15,6 +15,7 @@ from chosen_rows import telling
 from vllm import LLM, SamplingParams
 
 from deepedu.attention.methods.chunk_rolling import ChunkRolling
+from deepedu.attention.methods.quest import Quest
 from deepedu.attention.methods.token_select import TokenSelect
 
 PART, REQUESTS = 512, 8
@@ -24,7 +25,7 @@ def main(orders_path: str, result_path: str) -> None:
     """Asks and writes."""
     orders = json.loads(Path(orders_path).read_text(encoding="utf-8"))
     choices: list[Any] = []
-    for kind in (ChunkRolling, TokenSelect):
+    for kind in (ChunkRolling, Quest, TokenSelect):
         kind.select = telling(kind.select, choices)  # type: ignore[method-assign]
     more: dict[str, Any] = {"dtype": "float32"}
     more |= {"max_num_batched_tokens": PART + REQUESTS, "max_num_seqs": REQUESTS, "enable_prefix_caching": False}

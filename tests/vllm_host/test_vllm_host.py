@@ -26,6 +26,11 @@ ROLLING = Attention(
     method="chunk_rolling", fields={"exact_tokens": "16", "block_tokens": "64", "lead_tokens": "16"}, **SMALL
 )
 SELECT = Attention(method="token_select", fields={"exact_tokens": "16", "block_tokens": "64"}, **SMALL)
+# Decode steps choose too; one of them does nothing else.
+STEPS = [
+    SELECT.model_copy(update={"decode_above": 600}),
+    Attention(method="quest", fields={"page_tokens": "8", "dense_layers": "1"}, decode_above=600, **SMALL),
+]
 # Every prompt of these tests is longer than the budget, and nothing is left out of it.
 EVERYTHING = Attention(method="dense", budget_tokens=640)
 LENGTHS = (1500, 40, 900, 2500, 1200, 513, 512, 3000)
@@ -98,9 +103,9 @@ def ask(
 
 
 def inside_transformers(
-    folder: Path, prompt: list[int], attention: Attention, monkeypatch: pytest.MonkeyPatch
+    folder: Path, prompt: list[int], attention: Attention, monkeypatch: pytest.MonkeyPatch, following: list[int]
 ) -> tuple[torch.Tensor, list[Any]]:
-    """Log-probabilities after the prompt, cut as in vLLM, and every choice of rows."""
+    """Log-probabilities after the prompt, cut as in vLLM, and every choice of rows, those of steps ``following``."""
     choices: list[Any] = []
     method, budget = attention.make()
     kind = type(method)
@@ -115,6 +120,9 @@ def inside_transformers(
             piece = torch.tensor([prompt[begin : begin + PART]])
             state.last, state.phase = begin + PART >= len(prompt), "prefill"
             logits = model(input_ids=piece, past_key_values=cache, use_cache=True).logits
+        state.phase = "decode"
+        for token in following:
+            model(input_ids=torch.tensor([[token]]), past_key_values=cache, use_cache=True)
     return logits[0, -1].log_softmax(-1), choices
 
 
@@ -131,7 +139,7 @@ def test_a_budget_for_everything_gives_the_logits_of_vllm(folder, prompts, tmp_p
 def test_the_same_rows_are_chosen_as_inside_transformers(folder, prompts, tmp_path, monkeypatch, attention) -> None:
     prompt = prompts[0]
     found = ask(folder, tmp_path, [prompt], attention)
-    wanted, choices = inside_transformers(folder, prompt, attention, monkeypatch)
+    wanted, choices = inside_transformers(folder, prompt, attention, monkeypatch, [])
     assert any(rows for _, _, rows in choices), "something is chosen"
     # vLLM's decode steps choose nothing, so all that was written down belongs to the prompt.
     assert sorted(found["choices"], key=str) == sorted(choices, key=str)
@@ -139,7 +147,27 @@ def test_the_same_rows_are_chosen_as_inside_transformers(folder, prompts, tmp_pa
         assert value == pytest.approx(float(wanted[int(token)]), abs=1e-4)
 
 
-@pytest.mark.parametrize("attention", [ROLLING, SELECT], ids=lambda each: each.method)
+@pytest.mark.parametrize("attention", STEPS, ids=lambda each: each.method)
+def test_decode_steps_choose_the_same_rows_as_inside_transformers(
+    folder, prompts, tmp_path, monkeypatch, attention
+) -> None:
+    prompt = prompts[0]
+    found = ask(folder, tmp_path, [prompt], attention)
+    tokens = found["answers"][0]["tokens"]
+    _, choices = inside_transformers(folder, prompt, attention, monkeypatch, tokens[:-1])
+    chosen = [each for each in found["choices"] if each[1] >= len(prompt) and each[2]]
+    # Quest reads its first layer whole.
+    layers = 3 if attention.method == "token_select" else 2
+    assert len(chosen) == layers * (len(tokens) - 1)
+    assert sorted(chosen, key=str) == sorted([each for each in choices if each[1] >= len(prompt) and each[2]], key=str)
+    # Below its length nothing chooses.
+    short = ask(folder, tmp_path, prompts[1:2], attention)
+    assert short["choices"] == []
+
+
+@pytest.mark.parametrize(
+    "attention", [ROLLING, SELECT, *STEPS], ids=["chunk_rolling", "token_select", "steps", "quest"]
+)
 def test_eight_at_once_are_answered_as_one_by_one(folder, prompts, tmp_path, attention) -> None:
     alone = ask(folder, tmp_path, prompts, attention)["answers"]
     together = ask(folder, tmp_path, prompts, attention, together=True)["answers"]

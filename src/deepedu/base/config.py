@@ -19,13 +19,22 @@ from deepedu.base.errors import ConfigError
 
 ENV_PREFIX = "DEEPEDU_"
 SECRET_VARIABLES = (
+    "DEEPEDU_STORE_PASSWORD",
     "DEEPEDU_LLM_API_KEY",
     "DEEPEDU_SEARCH_EMBEDDINGS_API_KEY",
     "DEEPEDU_SERVER_TEACHER_KEY",
     "DEEPEDU_SERVER_OIDC_CLIENT_SECRET",
 )
-# Read elsewhere, so not settings: the file to read, the folder of test data, and the Pythons that have a bench's peers.
-OTHER_VARIABLES = ("DEEPEDU_CONFIG", "DEEPEDU_DATA", "DEEPEDU_BENCH_LLAMACPP_PYTHON", "DEEPEDU_BENCH_VLLM_PYTHON")
+# Read elsewhere, so not settings: the file to read, the folder of test data, the Pythons that have a bench's peers, and
+# what vLLM's processes are told.
+OTHER_VARIABLES = (
+    "DEEPEDU_CONFIG",
+    "DEEPEDU_DATA",
+    "DEEPEDU_BENCH_LLAMACPP_PYTHON",
+    "DEEPEDU_BENCH_VLLM_PYTHON",
+    "DEEPEDU_ATTENTION",
+    "DEEPEDU_ATTENTION_SALTED",
+)
 
 
 class _Layer(BaseModel):

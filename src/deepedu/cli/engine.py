@@ -57,6 +57,7 @@ def engine() -> None:
 @click.option(
     "--announce", is_flag=True, help='Write {"event": "listening", "port": N} to stdout, for a parent process.'
 )
+@click.argument("vllm_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- VLLM OPTIONS]")
 @click.option("--tied", is_flag=True, help="End when standard input closes, as it does when the parent is gone.")
 @click.pass_context
 def serve(
@@ -76,9 +77,16 @@ def serve(
     window_tokens: int | None,
     announce: bool,
     tied: bool,
+    vllm_options: tuple[str, ...],
 ) -> None:
-    """Serve a model until SIGTERM."""
+    """Serve a model until SIGTERM.
+
+    With --host vllm, what stands after -- is given to vLLM as it is, such as: -- --tensor-parallel-size 2
+    """
     from deepedu.cli.main import settings_with
+
+    if vllm_options and host != VLLM:
+        raise click.UsageError(f"options for vLLM need --host vllm, came {' '.join(vllm_options)!r}")
 
     _need_extra("serving a model")
     whole = settings_with(
@@ -101,7 +109,7 @@ def serve(
     )
     settings = whole.engine
     if host == VLLM:
-        _become_vllm(settings)
+        _become_vllm(settings, vllm_options)
     if tied and whole.server.offline:
         # Beside a school's server: its model is on disk already, and pupils' words pass through here.
         guard(())
@@ -120,16 +128,16 @@ def serve(
         process.serve(settings, on_listening=on_listening, progress=sink)
 
 
-def _become_vllm(settings: "EngineSettings") -> NoReturn:
+def _become_vllm(settings: "EngineSettings", more: tuple[str, ...]) -> NoReturn:
     from deepedu.engine import vllm_command, weights
 
     vllm_command.check_installed()
     with _shown_progress() as sink:
         folder = weights.resolve(settings.model, settings.cache_dir, sink)
-    command, more = vllm_command.build(settings, folder, weights.served_names(settings.model))
+    command, environment = vllm_command.build(settings, folder, weights.served_names(settings.model), more)
     click.echo(" ".join(command), err=True)
     # Its signals, its exit code and its output are ours.
-    os.execvpe(command[0], command, {**os.environ, **more})
+    os.execvpe(command[0], command, {**os.environ, **environment})
 
 
 def _end_with_parent() -> None:

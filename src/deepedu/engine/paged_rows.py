@@ -10,7 +10,7 @@ from deepedu.attention.base import KVRows
 
 class PagedRows(KVRows):
     """Reads one layer of one sequence. Selected rows are gathered from their blocks; rows that are read in one run are
-    copied together once, until ``release``.
+    copied together once, until ``release``, or read block by block without a copy.
 
     Args:
         keys: the layer's cache, [blocks, kv_heads, block_tokens, head_dim], with any strides.
@@ -24,11 +24,16 @@ class PagedRows(KVRows):
         self._blocks = torch.empty(0, dtype=torch.int64, device=keys.device)
         self._length = 0
         self._joined: list[Tensor | None] = [None, None]
+        self._by_block = False
 
-    def point(self, blocks: Tensor, length: int) -> None:
-        """Says where the sequence lies now: its blocks in order (int64), and how many rows it has."""
+    def point(self, blocks: Tensor, length: int, *, by_block: bool = False) -> None:
+        """Says where the sequence lies now: its blocks in order (int64), and how many rows it has.
+
+        ``by_block``: rows are handed out in one piece a block, which is right for a single query: a copy of them all
+        would cost more than reading them once.
+        """
         used = -(-length // self._block_tokens)
-        self._blocks, self._length = blocks[:used], length
+        self._blocks, self._length, self._by_block = blocks[:used], length, by_block
         self.release()
 
     def release(self) -> None:
@@ -41,12 +46,21 @@ class PagedRows(KVRows):
         return self._length
 
     def parts(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """See ``KVRows``; one piece."""
-        yield self._run(0)[:, start:stop], self._run(1)[:, start:stop]
+        """See ``KVRows``; one piece, or one for each block."""
+        if not self._by_block:
+            yield self._run(0)[:, start:stop], self._run(1)[:, start:stop]
+            return
+        if start >= stop:
+            yield self._cached[0][0, :, :0], self._cached[1][0, :, :0]
+        size = self._block_tokens
+        for index in range(start // size, -(-stop // size) if start < stop else 0):
+            block = int(self._blocks[index])
+            held = slice(max(start - index * size, 0), min(stop - index * size, size))
+            yield self._cached[0][block][:, held], self._cached[1][block][:, held]
 
     def keys(self, start: int, stop: int) -> Tensor:
         """See ``KVRows``; values are not touched."""
-        return self._run(0)[:, start:stop]
+        return super().keys(start, stop) if self._by_block else self._run(0)[:, start:stop]
 
     def gather(self, rows: Tensor, kv_head: int | None = None) -> tuple[Tensor, Tensor]:
         """See ``KVRows``."""

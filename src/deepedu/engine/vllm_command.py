@@ -1,14 +1,16 @@
 """The command that starts vLLM with our settings and one of our methods inside."""
 
 import importlib.metadata
+import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deepedu.attention.registry import read_fields
 from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ConfigError, Unsupported
-from deepedu.engine.vllm_plugin import SCHEDULER, TESTED, VARIABLE, Attention, check_version, part_tokens
+from deepedu.engine.vllm_plugin import SCHEDULER, TESTED, VARIABLE, Attention, attention_of, check_version, part_tokens
 
 _MISSING = (
     f"--host vllm needs vLLM {TESTED[0]} in the same environment, and it is not there: docs/guides/scale-out.md tells "
@@ -16,19 +18,27 @@ _MISSING = (
 )
 
 
-def build(settings: EngineSettings, folder: Path, served_names: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+def build(
+    settings: EngineSettings,
+    folder: Path,
+    served_names: tuple[str, ...],
+    more: Sequence[str] = (),
+    environment: Mapping[str, str] = os.environ,
+) -> tuple[list[str], dict[str, str]]:
     """The command line of ``vllm serve`` and what its environment needs besides ours.
 
     Args:
         settings: of the engine; what only our own engine has must be left as it is.
         folder: the model's, as transformers saves it.
         served_names: what clients may call the model.
+        more: options of vLLM's own, such as ``--tensor-parallel-size 2``; they come last, so they win.
+        environment: where it says which method (``DEEPEDU_ATTENTION``), the settings' own is not looked at.
 
     Raises:
         ConfigError, UnknownMethod, BudgetError, Unsupported: a setting cannot be served by vLLM.
     """
     _refuse_ours(settings)
-    attention = Attention(
+    attention = attention_of(environment) or Attention(
         method=settings.method, budget_tokens=settings.budget_tokens, fields=read_fields(settings.method_set)
     )
     attention.make()
@@ -43,6 +53,7 @@ def build(settings: EngineSettings, folder: Path, served_names: tuple[str, ...])
         command += ["--max-model-len", str(settings.max_window_tokens)]
     # As our own engine has it on a CPU; and the methods read no other cache there.
     command += ["--dtype", "float32" if settings.dtype == "auto" else settings.dtype]
+    command += more
     return command, {VARIABLE: attention.model_dump_json(), "HF_HUB_OFFLINE": "1"}
 
 

@@ -4,9 +4,9 @@ Nothing happens without ``DEEPEDU_ATTENTION``, JSON or TOML such as
 ``{"method": "chunk_rolling", "budget_tokens": 1664, "fields": {"tau": "0.9"}}``; ``deepedu engine serve --host vllm``
 sets it.
 
-Prompts longer than the budget are read by the method; shorter ones, and all decode steps, by vLLM's own kernel. The
-rows that such a prompt writes are approximate, so the hashes of vLLM's prefix cache begin with a seed that only the
-same method with the same fields has.
+Prompts longer than the budget are read by the method, and decode steps over more than ``decode_above`` tokens where
+that is given; everything else by vLLM's own kernel. The rows that such a prompt writes are approximate, so the hashes
+of vLLM's prefix cache begin with a seed that only the same method with the same fields has.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from deepedu.attention.base import DEFAULT_BUDGET_TOKENS, DEFAULT_LOCAL, DEFAULT_SINKS, Budget, Method
 from deepedu.attention.registry import make_method
@@ -33,7 +33,8 @@ _SEED, _SALTED = "PYTHONHASHSEED", "DEEPEDU_ATTENTION_SALTED"
 
 
 class Attention(BaseModel):
-    """What ``DEEPEDU_ATTENTION`` says. ``fields``: of the method, as text."""
+    """What ``DEEPEDU_ATTENTION`` says. ``fields``: of the method, as text. ``decode_above``: decode steps choose rows
+    where there are more than so many; None: never."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,6 +43,7 @@ class Attention(BaseModel):
     sinks: int = DEFAULT_SINKS
     local: int = DEFAULT_LOCAL
     fields: dict[str, str] = {}
+    decode_above: NonNegativeInt | None = None
 
     def make(self) -> tuple[Method, Budget]:
         """The method and its budget.
@@ -49,23 +51,36 @@ class Attention(BaseModel):
         Raises:
             UnknownMethod, ConfigError: as ``make_method``.
             BudgetError: the budget does not hold sinks and local.
-            Unsupported: the method drops rows, which a cache shared by requests cannot lose, or works in decode only,
-                which is left to vLLM.
+            Unsupported: the method drops rows, which a cache shared by requests cannot lose; it works in decode only,
+                and ``decode_above`` is not given; or that is given, and it cannot choose in decode.
         """
         method = make_method(self.method, self.fields)
-        if method.evicts or "prefill" not in method.phases:
-            does = "drops rows of a cache that requests share" if method.evicts else "works in decode only"
+        if method.evicts:
             raise Unsupported(
-                f"method {self.method!r} {does}; inside vLLM methods choose among the rows that prompts read: take "
-                "chunk_rolling, token_select or twilight"
+                f"method {self.method!r} drops rows of a cache that requests share; inside vLLM methods choose among "
+                "the rows: take chunk_rolling, token_select or twilight"
+            )
+        if "prefill" not in method.phases and self.decode_above is None:
+            raise Unsupported(
+                f"method {self.method!r} works in decode only: say above how many tokens with decode_above, such as "
+                "16384, or take chunk_rolling, token_select or twilight"
+            )
+        if self.decode_above is not None and ("decode" not in method.phases or type(method).select is Method.select):
+            raise Unsupported(
+                f"method {self.method!r} does not choose rows in decode: leave decode_above away, or take quest or "
+                "token_select"
             )
         return method, Budget(self.budget_tokens, self.sinks, self.local)
+
+    def selects_in_decode(self, length: int) -> bool:
+        """Whether a decode step over so many rows goes to the method."""
+        return self.decode_above is not None and length > max(self.decode_above, self.budget_tokens)
 
     @property
     def digest(self) -> str:
         """Names the method with everything it is set to; equal only for equal rows."""
         method, budget = self.make()
-        return hashlib.sha256(f"{method!r} {budget!r}".encode()).hexdigest()
+        return hashlib.sha256(f"{method!r} {budget!r} {self.decode_above}".encode()).hexdigest()
 
 
 def attention_of(environment: Mapping[str, str] = os.environ) -> Attention | None:
