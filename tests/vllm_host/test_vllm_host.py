@@ -2,8 +2,12 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 
 pytest.importorskip("vllm", reason="needs vLLM's CPU build: make test-vllm")
 
+import httpx
 import torch
 import transformers
 from chosen_rows import telling
@@ -33,6 +38,7 @@ STEPS = [
 ]
 # Every prompt of these tests is longer than the budget, and nothing is left out of it.
 EVERYTHING = Attention(method="dense", budget_tokens=640)
+SERVING = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 LENGTHS = (1500, 40, 900, 2500, 1200, 513, 512, 3000)
 
 
@@ -71,13 +77,7 @@ def start(
     orders.write_text(
         json.dumps({"folder": str(folder), "prompts": prompts, "together": together, "more": more}), encoding="utf-8"
     )
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    }
+    environment = {**os.environ, **SERVING, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     environment.pop(VARIABLE, None)
     if attention is not None:
         environment[VARIABLE] = attention
@@ -185,6 +185,46 @@ def test_heads_parted_over_two_processes_answer_as_one(folder, prompts, tmp_path
         assert found["tokens"] == wanted["tokens"]
         for token, value in wanted["first"].items():
             assert found["first"][token] == pytest.approx(value, abs=1e-3)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_two_nodes_answer_as_one(folder, prompts, tmp_path) -> None:
+    # Both on this machine: they find each other by an address and share nothing but the connection.
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("vllm")), "serve", str(folder), "--skip-tokenizer-init"]
+    command += ["--enable-scale-out", "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096"]
+    command += ["--scheduler-cls", SCHEDULER, "--max-num-seqs", "8", "--max-num-batched-tokens", str(PART + 8)]
+    command += ["--no-enable-prefix-caching", "--tensor-parallel-size", "2", "--nnodes", "2"]
+    command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
+    environment = {**os.environ, **SERVING, VARIABLE: SELECT.model_dump_json()}
+    some = prompts[:2]
+    with ExitStack() as stack:
+        for more in (["--node-rank", "1", "--headless"], ["--node-rank", "0", "--port", str(port)]):
+            log = stack.enter_context((tmp_path / f"node{more[1]}.log").open("w"))
+            node = subprocess.Popen(command + more, env=environment, stdout=log, stderr=log, start_new_session=True)
+            stack.callback(node.wait)
+            stack.callback(os.killpg, node.pid, signal.SIGKILL)
+        found = [asked_over_http(f"http://127.0.0.1:{port}", prompt) for prompt in some]
+    whole = ask(folder, tmp_path, some, SELECT)["answers"]
+    assert found == [each["tokens"] for each in whole]
+
+
+def asked_over_http(url: str, prompt: list[int]) -> list[int]:
+    body = {"token_ids": prompt, "sampling_params": {"temperature": 0, "max_tokens": 8}}
+    until = time.monotonic() + 300
+    while True:
+        try:
+            answer = httpx.post(f"{url}/inference/v1/generate", json=body, timeout=300, trust_env=False)
+        except httpx.ConnectError:
+            assert time.monotonic() < until, "the server did not start"
+            time.sleep(1)
+        else:
+            assert answer.status_code == 200, answer.text
+            return answer.json()["choices"][0]["token_ids"]
 
 
 @pytest.mark.parametrize(
