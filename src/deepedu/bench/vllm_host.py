@@ -1,4 +1,4 @@
-"""Our methods inside vLLM against vLLM's own attention: two servers on one machine, asked in turn."""
+"""Our methods inside vLLM against vLLM's own attention, and other servers beside: on one machine, asked in turn."""
 
 import statistics
 import time
@@ -21,11 +21,12 @@ def run(
 ) -> BenchResult:
     """Time to first token by length, and eight prompts at once.
 
-    Figures: ``ttft_ratio_to_vllm_<length>`` of the first method, ``ttft_s_<method>_<length>``; with ``at_once``
-    ``wall_ratio_to_vllm_8_at_once``, the time until all are answered.
+    Figures: ``ttft_ratio_to_vllm_<length>`` of the first method; of each server ``ttft_s_<name>_<length>`` and, spent
+    by all its processes meanwhile, ``cpu_s_<name>_<length>``; with ``at_once`` ``wall_ratio_to_vllm_8_at_once``, the
+    time until all are answered.
 
     Raises:
-        ConfigError: a method cannot run inside vLLM.
+        ConfigError: a method cannot run inside vLLM, or there is no such peer.
         Unsupported, EngineError: vLLM is not installed or does not start.
     """
     from transformers import AutoTokenizer
@@ -45,7 +46,9 @@ def run(
         attention = Attention(method=spec.name, budget_tokens=settings.budget_tokens, fields=fields)
         attention.make()
         asked[spec.figure] = attention.model_dump_json()
-    times: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in asked}
+    times: dict[str, dict[int, list[float]]] = {}
+    spent: dict[str, dict[int, list[float]]] = {}
+    skipped: dict[str, str] = {}
     walls: dict[str, list[float]] = {name: [] for name in asked}
     with ExitStack() as stack:
         hosts: list[peers.Peer] = []
@@ -53,28 +56,36 @@ def run(
             with context.console.status(f"starting {name}"):
                 host = peers.vllm_with(context, name, attention, window_tokens=longest)
                 hosts.append(stack.enter_context(host))
-        for host in hosts:
+        others = stack.enter_context(peers.running(context, skipped, window_tokens=longest))
+        every = [*hosts, *(other for other in others if other.name not in asked)]
+        times = {host.name: defaultdict(list) for host in every}
+        spent = {host.name: defaultdict(list) for host in every}
+        for host in every:
             host.complete(ids[:2048], 1)  # Buffers are made before anything counts.
-        with context.progress("prompts", rounds * len(hosts) * (len(lengths) + at_once)) as advance:
+        with context.progress("prompts", rounds * (len(every) * len(lengths) + len(hosts) * at_once)) as advance:
             for _ in range(rounds):
                 for length in lengths:
-                    for host in hosts:
+                    for host in every:
+                        before = host.cpu_s()
                         times[host.name][length].append(host.complete(ids[:length], 1).first_token_s)
+                        spent[host.name][length].append(host.cpu_s() - before)
                         advance(1)
                 for host in hosts if at_once else ():
                     walls[host.name].append(_together(host, ids))
                     advance(1)
-        versions = {host.name: host.version for host in hosts}
+        versions = {host.name: host.version for host in every}
     figures: dict[str, float] = {}
     for length in lengths:
         label = length_label(length)
         medians = {name: statistics.median(found[length]) for name, found in times.items()}
         figures[f"ttft_ratio_to_vllm_{label}"] = medians[specs[0].figure] / medians["vllm"]
         figures |= {f"ttft_s_{name}_{label}": seconds for name, seconds in medians.items()}
+        figures |= {f"cpu_s_{name}_{label}": statistics.median(found[length]) for name, found in spent.items()}
     if at_once:
         ours, theirs = (statistics.median(walls[name]) for name in (specs[0].figure, "vllm"))
         figures[f"wall_ratio_to_vllm_{AT_ONCE}_at_once"] = ours / theirs
-    return BenchResult(figures, {"versions": versions, "seconds": times, "seconds_at_once": walls})
+    details = {"versions": versions, "seconds": times, "cpu_seconds": spent, "seconds_at_once": walls}
+    return BenchResult(figures, details | {"peers_skipped": skipped})
 
 
 def _together(host: peers.Peer, ids: Sequence[int]) -> float:

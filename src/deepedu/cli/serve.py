@@ -4,12 +4,16 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from deepedu.base.config import Settings
 from deepedu.base.egress import Endpoint, guard
 from deepedu.base.errors import ConfigError, MissingExtra
 from deepedu.cli.main import settings_with
 from deepedu.cli.tutor_session import fetch_model, model_flags, model_options
+
+POSTGRES_PORT = 5432
 
 
 @click.command()
@@ -86,7 +90,14 @@ def named_endpoints(settings: Settings) -> list[Endpoint]:
         settings.playbook.judge_url,
         settings.server.oidc_issuer,
     )
-    return [Endpoint.of(url) for url in urls if url]
+    found = [Endpoint.of(url) for url in urls if url]
+    try:
+        database = make_url(settings.store.url) if settings.store.url else None
+    except ArgumentError as error:
+        raise ConfigError(f"store.url: expected a SQLAlchemy URL, came {settings.store.url!r}") from error
+    if database is not None and database.host:
+        found.append(Endpoint(database.host, database.port or POSTGRES_PORT))
+    return found
 
 
 def _check_certificate(settings: Settings) -> None:

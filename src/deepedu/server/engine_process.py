@@ -57,7 +57,7 @@ class EngineProcess:
         Raises:
             EngineError: it died at once; the message ends with what it said last.
         """
-        environment = {**os.environ, **_as_environment(self.settings), "DEEPEDU_ENGINE_PORT": str(self.port)}
+        environment = {**os.environ, **as_environment(self.settings), "DEEPEDU_ENGINE_PORT": str(self.port)}
         self._tail.clear()
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
@@ -181,7 +181,8 @@ def running_engine(data_dir: Path) -> str | None:
     return url if health.get("status") == "ok" else None
 
 
-def _as_environment(settings: EngineSettings) -> dict[str, str]:
+def as_environment(settings: EngineSettings) -> dict[str, str]:
+    """The settings as ``deepedu engine serve`` reads them from its environment."""
     values = settings.model_dump(exclude_none=True)
     return {f"DEEPEDU_ENGINE_{key.upper()}": str(value) for key, value in values.items()}
 
