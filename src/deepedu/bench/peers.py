@@ -282,7 +282,7 @@ def _started(
     try:
         url = f"http://127.0.0.1:{port}"
         wait_until_ready(name, url, process, log)
-        yield Peer(label or name, version, url, "peer" if name == "vllm" else None, process.pid)
+        yield Peer(label or name, version, url, _served_as(name, context.settings.engine), process.pid)
     finally:
         assert process.stdin is not None
         process.stdin.close()
@@ -291,6 +291,14 @@ def _started(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _served_as(name: str, settings: EngineSettings) -> str | None:
+    if name == "own":
+        from deepedu.engine import weights
+
+        return weights.served_names(settings.model)[0]
+    return "peer" if name == "vllm" else None
 
 
 def wait_until_ready(
