@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 # The settings that name servers outside.
 URL_SETTINGS = (
+    "store.url",
     "llm.url",
     "search.embeddings_url",
     "playbook.reflector_url",

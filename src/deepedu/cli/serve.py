@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import sqlalchemy as sa
 from rich.console import Console
 
 from deepedu.base.config import Settings
@@ -86,7 +87,11 @@ def named_endpoints(settings: Settings) -> list[Endpoint]:
         settings.playbook.judge_url,
         settings.server.oidc_issuer,
     )
-    return [Endpoint.of(url) for url in urls if url]
+    named = [Endpoint.of(url) for url in urls if url]
+    store = sa.make_url(settings.store.url) if settings.store.url else None
+    if store is not None and store.get_backend_name() == "postgresql" and store.host:
+        named.append(Endpoint(store.host, store.port or 5432))
+    return named
 
 
 def _check_certificate(settings: Settings) -> None:
