@@ -34,6 +34,12 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if IS_ON_POSTGRES:
+        # Threads that outlive a test leave their connection to the garbage collector; SQLite's say nothing of it.
+        config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out what can only be asked of SQLite, where everything is on PostgreSQL."""
     for item in items:

@@ -94,7 +94,7 @@ def serve_postgres() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="deepedu-pg-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         user = _prepare(folder)
-        data, options = folder / "data", {"user": user, "group": user} if user else {}
+        data = folder / "data"
 
         def call(program: str, *arguments: str) -> None:
             done = subprocess.run(
@@ -105,8 +105,9 @@ def serve_postgres() -> Iterator[PostgresServer]:
                 text=True,
                 check=False,
                 cwd=folder,
+                user=user,
+                group=user,
                 extra_groups=[] if user else None,
-                **options,
             )
             assert done.returncode == 0, done.stdout
 
