@@ -30,7 +30,7 @@ $(VENV)/demo-installed: pyproject.toml constraints.txt $(VENV)/created
 
 $(VENV)/test-installed: pyproject.toml constraints.txt $(VENV)/created
 	@echo "Installing DeepEdu with everything its tests need (a few minutes the first time) ..."
-	@$(PIP_INSTALL) --editable '.[engine,server,bench,dev]'
+	@$(PIP_INSTALL) --editable '.[engine,server,postgres,bench,dev]'
 	@touch $@ $(VENV)/demo-installed
 
 # What looks for faults in pages for people who see or hear badly; without npm those tests are skipped and say so.

@@ -24,8 +24,7 @@ from deepedu.curriculum.ingest import ingest, resume
 from deepedu.curriculum.metadata import Metadata
 from deepedu.curriculum.removal import delete_books
 from deepedu.curriculum.sources import find_files
-from deepedu.store import Database, Lease
-from deepedu.store import sqlite as text_index
+from deepedu.store import Database, Lease, text_index
 from deepedu.store.library import book_detail, document_digests, list_books
 from deepedu.store.tables import Book, Embedding, Page, Passage, Section
 
@@ -47,11 +46,8 @@ def statuses(outcomes: list[Outcome]) -> list[str]:
 
 
 def words_in_index(database: Database) -> int:
-    with sqlite3.connect(database.data_dir / "deepedu.sqlite3") as connection:
-        name = f"passage_index_{text_index.INDEX_VERSION}"
-        count = connection.execute(f"SELECT count(*) FROM {name} WHERE {name} MATCH 'nước'").fetchone()[0]
-    connection.close()
-    return count
+    with database.read() as session:
+        return text_index.document_frequencies(session, "nước").get("words", 0)
 
 
 def lesson(number: int) -> str:
@@ -289,6 +285,7 @@ def _ingest_elsewhere(data_dir: Path, path: Path, barrier, results) -> None:
     database.close()
 
 
+@pytest.mark.sqlite_file
 def test_two_processes_at_once_store_one_copy(database: Database, tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "".join(lesson(n) for n in range(1, 60)))
     context = multiprocessing.get_context("spawn")
@@ -382,6 +379,7 @@ def _pages_read(data_dir: Path) -> int:
         connection.close()
 
 
+@pytest.mark.sqlite_file
 def test_kill_minus_nine_half_way_loses_nothing(database: Database, new_pdf: Callable[..., object]) -> None:
     pdf = new_pdf()
     for number in range(1, 121):

@@ -127,6 +127,7 @@ def test_two_curators_at_once_lose_nothing(database: Database) -> None:
     assert [change.version for change in books[3].history()] == list(range(41, 0, -1))
 
 
+@pytest.mark.sqlite_file
 def test_processes_take_turns_too(database: Database) -> None:
     script = (
         "import sys\nfrom pathlib import Path\nfrom deepedu.base.config import StoreSettings\n"

@@ -136,6 +136,7 @@ def texts_of(kept: KeptPeople) -> list[bytes]:
     return [text.encode() for text in (AN, an.full_name, "code.an", "0912-an", an.owner)]
 
 
+@pytest.mark.sqlite_file
 def test_no_byte_of_a_pupil_is_left_in_any_file(kept: KeptPeople) -> None:
     copies = kept.database.data_dir / "before-migration"
     copies.mkdir()
@@ -152,6 +153,7 @@ def test_no_byte_of_a_pupil_is_left_in_any_file(kept: KeptPeople) -> None:
     assert certificate.deleted["migration_copies"] == certificate.deleted["journal_lines"] == 1
 
 
+@pytest.mark.sqlite_file
 def test_no_byte_is_left_in_a_large_school(kept: KeptPeople) -> None:
     """Rows that moved between the pages of the database leave copies behind, if anything does."""
     people = []
@@ -187,6 +189,7 @@ def back_up(kept: KeptPeople, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.sqlite_file
 def test_an_old_backup_cannot_be_read_for_that_pupil_but_for_others(kept: KeptPeople, tmp_path: Path) -> None:
     backup = back_up(kept, tmp_path / "backup")
     erase(kept.database, kept["an"].public_id, reason="request", by=kept["admin"])
@@ -202,6 +205,7 @@ def test_an_old_backup_cannot_be_read_for_that_pupil_but_for_others(kept: KeptPe
     old.close()
 
 
+@pytest.mark.sqlite_file
 def test_who_comes_back_with_a_backup_is_erased_again(kept: KeptPeople, tmp_path: Path) -> None:
     backup = back_up(kept, tmp_path / "backup")
     erase(kept.database, kept["an"].public_id, reason="request", by=kept["admin"])

@@ -79,6 +79,7 @@ def test_what_went_is_told_in_the_audit_log(kept: KeptPeople) -> None:
     assert found.at == newest.at
 
 
+@pytest.mark.sqlite_file
 def test_what_was_too_old_is_in_no_file(kept: KeptPeople) -> None:
     with kept.database.read() as session:
         sealed = session.scalar(sa.select(Turn.question).where(Turn.id == kept.turns["an"]))

@@ -8,15 +8,15 @@ import numpy as np
 
 from deepedu.base.config import StoreSettings
 from deepedu.base.vietnamese import estimate_tokens, words
-from deepedu.store import Database, sqlite
+from deepedu.store import Database, text_index
 from deepedu.store.tables import Book, Page, Passage, Section
 
 
 class Library:
     """A database that books are put into by their texts."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self.db = Database(StoreSettings(data_dir=data_dir))
+    def __init__(self, data_dir: Path, url: str | None = None) -> None:
+        self.db = Database(StoreSettings(data_dir=data_dir, url=url))
 
     def add(
         self,
@@ -72,12 +72,12 @@ class Library:
             session.add_all(passages)
             session.flush()
             if status == "ready":
-                sqlite.index_book(session, book.id)
+                text_index.index_book(session, book.id)
             return book.id, [passage.id for passage in passages]
 
     def delete(self, book_id: int) -> None:
         with self.db.write() as session:
-            sqlite.unindex_book(session, book_id)
+            text_index.unindex_book(session, book_id)
             session.delete(session.get_one(Book, book_id))
 
     @staticmethod

@@ -102,6 +102,7 @@ def start_slow(data_dir: Path) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, script, data_dir, "0.3"], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.sqlite_file
 def test_killed_half_way_and_taken_up_again(library, embedder) -> None:
     _, ids = library.add("A", TEXTS)
     with start_slow(library.db.data_dir) as worker:

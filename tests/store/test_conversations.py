@@ -47,6 +47,7 @@ def test_unknown_conversation(database: Database) -> None:
         past_turns(database, 7)
 
 
+@pytest.mark.sqlite_file
 def test_killed_while_answering_keeps_question_and_draft(database: Database) -> None:
     program = (
         "import os, signal, sys, pathlib; from deepedu.store import Database; "

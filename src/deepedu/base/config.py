@@ -48,7 +48,9 @@ class StoreSettings(_Layer):
         default_factory=lambda: Path(platformdirs.user_data_dir("deepedu", appauthor=False)),
         description="the data folder: database, stored documents, running-engine note; created with mode 0700",
     )
-    url: str | None = Field(default=None, description="SQLAlchemy URL; unset: SQLite in the data folder")
+    url: str | None = Field(
+        default=None, description="postgresql+pg8000://…, without a password; unset: SQLite in the data folder"
+    )
     key_file: Path | None = Field(
         default=None, description="the school's key, 64 hex digits, made at the first start; unset: in the data folder"
     )

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from deepedu.base.vietnamese import estimate_tokens
-from deepedu.store import Database, sqlite
+from deepedu.store import Database, text_index
 from deepedu.store.tables import Book, Passage, Section
 
 
@@ -45,5 +45,5 @@ def add_book(database: Database, title: str, texts: Sequence[str], *, section_pa
         ]
         session.add_all(passages)
         session.flush()
-        sqlite.index_book(session, book.id)
+        text_index.index_book(session, book.id)
         return [passage.id for passage in passages]

@@ -69,7 +69,7 @@ def list_classes(database: Database, school_year: str = "") -> list[ListedClass]
         )
 
     wanted = sa.select(SchoolClass, count("student"), count("teacher"))
-    wanted = wanted.order_by(SchoolClass.school_year.desc(), SchoolClass.grade, SchoolClass.name)
+    wanted = wanted.order_by(SchoolClass.school_year.desc(), SchoolClass.grade.nulls_first(), SchoolClass.name)
     if school_year:
         wanted = wanted.where(SchoolClass.school_year == school_year)
     with database.read() as session:

@@ -19,11 +19,10 @@ from itertools import pairwise
 
 from sqlalchemy.orm import Session
 
-from deepedu.base.errors import Unsupported
 from deepedu.base.vietnamese import fold
 from deepedu.search.evidence import Scope
 from deepedu.search.library import books_in, library_stamp
-from deepedu.store import Database, sqlite
+from deepedu.store import Database, text_index
 from deepedu.store.terms import SENTENCE_MARK, sentences
 
 K1, B = 0.6, 0.4
@@ -98,9 +97,6 @@ class LexicalRetriever:
     name = "lexical"
 
     def __init__(self, db: Database) -> None:
-        """Raises: Unsupported: the database is not SQLite."""
-        if db.engine.dialect.name != "sqlite":
-            raise Unsupported(f"search by words needs SQLite, came {db.engine.dialect.name!r}")
         self._db = db
         self._statistics = _Statistics()
 
@@ -113,8 +109,7 @@ class LexicalRetriever:
             if not query.syllables or books == []:
                 return []
             pool = max(POOL, limit)
-            expression = sqlite.any_of(_alternatives(query))
-            found = sqlite.match(session, expression, _column_weights(query), pool, books)
+            found = text_index.match(session, _alternatives(query), _column_weights(query), pool, books)
             scored = self._scores(session, query, [passage_id for passage_id, _ in found])
         matched = [item for item in scored.items() if item[1] > 0]
         return sorted(matched, key=lambda item: (-item[1], item[0]))[:limit]
@@ -156,7 +151,7 @@ class LexicalRetriever:
         return _Query(tuple(syllables), pairs, plain, least_idf)
 
     def _scores(self, session: Session, query: _Query, passage_ids: Sequence[int]) -> dict[int, float]:
-        stored = sqlite.indexed(session, passage_ids)
+        stored = text_index.indexed(session, passage_ids)
         mean = self._statistics.mean_characters or 1.0
         return {
             passage_id: _score(query, plain, folded, heading, len(plain) / mean)
@@ -175,7 +170,7 @@ class _Statistics:
 
     def current(self, session: Session) -> "_Statistics":
         stamp = library_stamp(session)
-        return self if stamp == self.stamp else _Statistics(stamp, *sqlite.index_size(session))
+        return self if stamp == self.stamp else _Statistics(stamp, *text_index.index_size(session))
 
     def term(
         self,
@@ -201,7 +196,7 @@ class _Statistics:
         if term not in self._frequencies:
             if len(self._frequencies) > MAX_CACHED:
                 self._frequencies.clear()
-            self._frequencies[term] = sqlite.document_frequencies(session, term)
+            self._frequencies[term] = text_index.document_frequencies(session, term)
         return self._frequencies[term]
 
     def _idf(self, session: Session, term: str, column: str) -> float:
@@ -244,7 +239,7 @@ def _alternatives(query: _Query) -> list[tuple[str, str]]:
 
 
 def _column_weights(query: _Query) -> tuple[float, ...]:
-    """For ``sqlite.COLUMNS``."""
+    """For ``terms.COLUMNS``."""
     if query.plain:
         return (1 - FOLDED, FOLDED, 0.0, PAIR, 0.0, HEADING)
     return (1.0, FOLDED, PAIR, PAIR * FOLDED, HEADING, HEADING * FOLDED)

@@ -118,7 +118,8 @@ def write_backup(
     if database.engine.dialect.name != "sqlite":
         raise Unsupported(
             f"lệnh sao lưu chỉ dùng cho SQLite, nhưng store.url là {database.engine.dialect.name}: hãy sao lưu cơ sở "
-            f"dữ liệu bằng pg_dump, và chép thư mục {database.documents_dir} bằng tay"
+            f"dữ liệu bằng pg_dump, chép thư mục {database.documents_dir} bằng tay, và chép khóa bằng "
+            "'deepedu backup --keys TỆP'"
         )
     target = target.expanduser().absolute()
     _check_target(target, database.data_dir, replace=replace)

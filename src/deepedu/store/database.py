@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from deepedu.base.config import StoreSettings
 from deepedu.base.errors import NotFound, StoreError
-from deepedu.store import sqlite
+from deepedu.store import postgres, sqlite, text_index
 from deepedu.store.backup import backup_before_migration
 from deepedu.store.tables import Turn, TurnSignal
 from deepedu.store.vault import LOCAL, MARK, Vault
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 DATABASE_NAME = "deepedu.sqlite3"
 DOCUMENTS_NAME = "documents"
+# Of the role at PostgreSQL, where it has one.
+PASSWORD_VARIABLE = "DEEPEDU_STORE_PASSWORD"
 
 
 class Database:
@@ -39,21 +42,27 @@ class Database:
         _make_private(self.data_dir)
         self.documents_dir = self.data_dir / DOCUMENTS_NAME
         _make_private(self.documents_dir)
-        url = settings.url or f"sqlite:///{self.data_dir / DATABASE_NAME}"
-        try:
-            self.engine = sa.create_engine(url)
-        except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError) as error:
-            raise StoreError(f"store.url: expected a usable SQLAlchemy URL, came {url!r}: {error}") from error
-        if self.engine.dialect.name == "sqlite":
+        self.engine = _engine(settings.url or f"sqlite:///{self.data_dir / DATABASE_NAME}")
+        if self._is_sqlite:
             sqlite.configure(self.engine)
-        elif self.engine.dialect.name != "postgresql":
-            raise StoreError(f"store.url: expected SQLite or PostgreSQL, came {self.engine.dialect.name!r}")
-        writer = sqlite.for_writing(self.engine) if self.engine.dialect.name == "sqlite" else self.engine
+            reader, writer = self.engine, sqlite.for_writing(self.engine)
+        else:
+            postgres.configure(self.engine)
+            reader, writer = postgres.for_reading(self.engine), postgres.for_writing(self.engine)
         self.vault = Vault(self.data_dir, settings.key_file)
         self._migrate(writer)
-        self._reading = sessionmaker(self.engine, expire_on_commit=False)
+        self._reading = sessionmaker(reader, expire_on_commit=False)
         self._writing = sessionmaker(writer, expire_on_commit=False)
         self._seal_plain_text()
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @property
+    def _place(self) -> str:
+        """Where the database is, for messages."""
+        return f"in {self.data_dir}" if self._is_sqlite else f"at {self.engine.url}"
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -85,17 +94,23 @@ class Database:
             # Numbers from outside are not limited, those of rows are.
             raise NotFound("Không có mục nào mang số lớn như vậy.") from error
         except sqlalchemy.exc.DBAPIError as error:
-            raise StoreError(f"the database in {self.data_dir} failed: {error.orig}") from error
+            raise StoreError(f"the database {self._place} failed: {postgres.message(error.orig)}") from error
 
     def close(self) -> None:
         """Gives all connections back."""
         self.engine.dispose()
 
     def scrub(self) -> None:
-        """Makes what was deleted or overwritten unreadable in the files too, as far as the database knows them."""
-        if self.engine.dialect.name == "sqlite" and not sqlite.empty_journal(self.engine):
+        """Makes what was deleted or overwritten unreadable in the files too, as far as the database knows them.
+
+        Raises:
+            StoreError: the database itself failed.
+        """
+        with self._translated():
+            is_clean = sqlite.empty_journal(self.engine) if self._is_sqlite else postgres.scrub(self.engine)
+        if not is_clean:
             log.warning(
-                "the journal still holds what was deleted, because somebody reads the database: it goes tonight"
+                "the database's files still hold what was deleted, because somebody reads the database: it goes tonight"
             )
 
     def _seal_plain_text(self) -> None:
@@ -119,17 +134,43 @@ class Database:
                 config.attributes["connection"] = connection
                 backup_before_migration(connection, self.data_dir)
                 command.upgrade(config, "head")
-                if self.engine.dialect.name == "sqlite":
-                    sqlite.ensure_text_index(connection)
+                text_index.ensure_text_index(connection)
         except sqlalchemy.exc.DBAPIError as error:
+            if not self._is_sqlite:
+                raise StoreError(
+                    f"cannot open the database {self._place}: {postgres.message(error.orig)}. Is PostgreSQL running "
+                    "there, is DEEPEDU_STORE_PASSWORD the role's, and may the role make tables?"
+                ) from error
             raise StoreError(
                 f"cannot open the database in {self.data_dir}: {error.orig}. Is it a DeepEdu data folder, writable, "
                 "on a disk with space? A damaged file can be restored from a copy, or moved away to start afresh"
             ) from error
         except CommandError as error:
             raise StoreError(
-                f"the database in {self.data_dir} belongs to another version of DeepEdu ({error}); update this program"
+                f"the database {self._place} belongs to another version of DeepEdu ({error}); update this program"
             ) from error
+
+
+def _engine(url: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() != "postgresql":
+            engine = sa.create_engine(parsed)
+            if engine.dialect.name != "sqlite":
+                raise StoreError(f"store.url: expected SQLite or PostgreSQL, came {engine.dialect.name!r}")
+            return engine
+        if parsed.drivername != postgres.DRIVER:
+            raise StoreError(f"store.url: expected {postgres.DRIVER}://…, came {parsed.drivername}://…")
+        if parsed.password is not None:
+            raise StoreError(f"store.url: expected no password, came one; set {PASSWORD_VARIABLE} in the environment")
+        parsed = parsed.set(password=os.environ.get(PASSWORD_VARIABLE))
+        return sa.create_engine(parsed)
+    except sqlalchemy.exc.ArgumentError as error:
+        raise StoreError(f"store.url: expected a usable SQLAlchemy URL, came {url!r}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"store.url: no driver for {url!r}: {error}. For PostgreSQL: pip install 'deepedu[postgres]'"
+        ) from error
 
 
 def _make_private(folder: Path) -> None:

@@ -61,7 +61,9 @@ class BookDetail:
 def list_books(database: Database) -> list[BookSummary]:
     """All books, by grade, subject and title."""
     with database.read() as session:
-        books = session.scalars(sa.select(Book).order_by(Book.grade, Book.subject, Book.title, Book.id)).all()
+        books = session.scalars(
+            sa.select(Book).order_by(Book.grade.nulls_first(), Book.subject.nulls_first(), Book.title, Book.id)
+        ).all()
         passages, vectors = _counts(session)
         return [_summary(book, passages, vectors) for book in books]
 

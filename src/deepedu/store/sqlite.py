@@ -11,13 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from deepedu.base.vietnamese import fold
 from deepedu.store.tables import TITLE_SEPARATOR, Book, Passage
-from deepedu.store.terms import SENTENCE_MARK, pairs, sentences, terms
+from deepedu.store.terms import COLUMNS, INDEX_VERSION, index_columns
 
-# Raise it when the columns or what they hold change.
-INDEX_VERSION = 3
-COLUMNS = ("words", "folded", "pairs", "folded_pairs", "heading", "heading_folded")
 _TABLE = f"passage_index_{INDEX_VERSION}"
 _VOCABULARY = f"{_TABLE}_terms"
 
@@ -88,7 +84,7 @@ def ensure_text_index(connection: sa.Connection) -> None:
 
 
 def index_book(session: Session, book_id: int) -> None:
-    """Adds a book's passages to the text index; part of the session's transaction."""
+    """See ``text_index.index_book``."""
     rows = session.execute(
         sa.select(Passage.id, Passage.text, Passage.heading, Book.title).join(Book).where(Passage.book_id == book_id)
     )
@@ -102,7 +98,7 @@ def index_book(session: Session, book_id: int) -> None:
 
 
 def unindex_book(session: Session, book_id: int) -> None:
-    """Takes a book's passages out of the text index; call before the passages themselves go."""
+    """See ``text_index.unindex_book``."""
     connection = session.connection()
     connection.exec_driver_sql(
         f"DELETE FROM {_TABLE} WHERE rowid IN (SELECT id FROM passages WHERE book_id = ?)", (book_id,)
@@ -111,47 +107,16 @@ def unindex_book(session: Session, book_id: int) -> None:
     connection.exec_driver_sql(f"INSERT INTO {_TABLE} ({_TABLE}) VALUES ('optimize')")
 
 
-def index_columns(text: str, titles: Sequence[str]) -> tuple[str, ...]:
-    """What the index holds of a passage and of the titles above it, in the order of ``COLUMNS``."""
-    plain = sentences(text)
-    folded = [[fold(term) for term in sentence] for sentence in plain]
-    # A book's first section often repeats its title.
-    title_terms = [terms(title) for title in dict.fromkeys(titles) if title]
-    return (
-        f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in plain),
-        f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in folded),
-        " ".join(pair for sentence in plain for pair in pairs(sentence)),
-        " ".join(pair for sentence in folded for pair in pairs(sentence)),
-        f" {SENTENCE_MARK} ".join(" ".join(title) for title in title_terms),
-        f" {SENTENCE_MARK} ".join(" ".join(fold(term) for term in title) for title in title_terms),
-    )
-
-
-def any_of(alternatives: Sequence[tuple[str, str]]) -> str:
-    """The FTS5 query for any of some terms, each ``(columns separated by spaces, term)``.
-
-    Quoted, so that no term is read as an operator.
-    """
-    return " OR ".join(f'{{{columns}}} : "{term.replace(chr(34), "")}"' for columns, term in alternatives)
-
-
 def match(
     session: Session,
-    query: str,
+    alternatives: Sequence[tuple[str, str]],
     weights: Sequence[float],
     limit: int,
     book_ids: Sequence[int] | None = None,
 ) -> list[tuple[int, float]]:
-    """Runs an FTS5 query.
-
-    Args:
-        query: an FTS5 expression, already quoted by the caller.
-        weights: BM25 weight of each of ``COLUMNS``.
-        book_ids: only these books; None for all.
-
-    Returns:
-        ``(passage_id, score)``, best first; a higher score is a better match.
-    """
+    """See ``text_index.match``."""
+    # Quoted, so that no term is read as an operator.
+    query = " OR ".join(f'{{{columns}}} : "{term.replace(chr(34), "")}"' for columns, term in alternatives)
     numbers = ", ".join(str(float(weight)) for weight in weights)
     scope = ""
     if book_ids is not None:
@@ -167,13 +132,13 @@ def match(
 
 
 def document_frequencies(session: Session, term: str) -> dict[str, int]:
-    """In how many passages the index holds ``term``, by column; columns without it are left out."""
+    """See ``text_index.document_frequencies``."""
     rows = session.connection().exec_driver_sql(f"SELECT col, doc FROM {_VOCABULARY} WHERE term = ?", (term,))
     return {str(column): int(count) for column, count in rows}
 
 
 def indexed(session: Session, passage_ids: Sequence[int]) -> dict[int, tuple[str, str, str]]:
-    """What the index holds of some passages: ``words``, ``folded`` and ``heading`` by passage id."""
+    """See ``text_index.indexed``."""
     marks = ", ".join(str(int(passage_id)) for passage_id in passage_ids)
     rows = session.connection().exec_driver_sql(
         f"SELECT rowid, words, folded, heading FROM {_TABLE} WHERE rowid IN ({marks})"
@@ -182,6 +147,6 @@ def indexed(session: Session, passage_ids: Sequence[int]) -> dict[int, tuple[str
 
 
 def index_size(session: Session) -> tuple[int, float]:
-    """How many passages the index holds, and the mean length of their ``words`` in characters. Reads all of it."""
+    """See ``text_index.index_size``. Reads all of the index."""
     count, mean = session.connection().exec_driver_sql(f"SELECT count(*), avg(length(words)) FROM {_TABLE}").one()
     return int(count), float(mean or 0.0)

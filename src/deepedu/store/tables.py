@@ -9,7 +9,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
 class UTCDateTime(TypeDecorator[datetime]):
-    """Aware UTC times on every database; SQLite itself would forget the zone."""
+    """Aware UTC times on every database; SQLite itself would forget the zone, PostgreSQL gives its own."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -20,9 +20,9 @@ class UTCDateTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        if value is None or value.tzinfo is not None:
-            return value
-        return value.replace(tzinfo=UTC)
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def now() -> datetime:

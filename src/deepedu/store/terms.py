@@ -9,7 +9,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from deepedu.base.vietnamese import words
+from deepedu.base.vietnamese import fold, words
+
+# Raise it when the columns or what they hold change: an index of another version is built anew.
+INDEX_VERSION = 3
+COLUMNS = ("words", "folded", "pairs", "folded_pairs", "heading", "heading_folded")
 
 # Stands between sentences in the stored columns; the index's tokenizer passes over it.
 SENTENCE_MARK = "."
@@ -37,3 +41,19 @@ def sentences(text: str) -> list[list[str]]:
 def pairs(sequence: Sequence[str]) -> Iterable[str]:
     """Neighbouring syllables joined by ``_``: most Vietnamese words have two."""
     return (f"{left}_{right}" for left, right in pairwise(sequence))
+
+
+def index_columns(text: str, titles: Sequence[str]) -> tuple[str, ...]:
+    """What the index holds of a passage and of the titles above it, in the order of ``COLUMNS``."""
+    plain = sentences(text)
+    folded = [[fold(term) for term in sentence] for sentence in plain]
+    # A book's first section often repeats its title.
+    title_terms = [terms(title) for title in dict.fromkeys(titles) if title]
+    return (
+        f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in plain),
+        f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in folded),
+        " ".join(pair for sentence in plain for pair in pairs(sentence)),
+        " ".join(pair for sentence in folded for pair in pairs(sentence)),
+        f" {SENTENCE_MARK} ".join(" ".join(title) for title in title_terms),
+        f" {SENTENCE_MARK} ".join(" ".join(fold(term) for term in title) for title in title_terms),
+    )

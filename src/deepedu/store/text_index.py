@@ -1,32 +1,98 @@
-"""The text index of whatever database is in use."""
+"""The text index of whatever database is in use: SQLite brings its own, on PostgreSQL it is made of tables.
 
+Derived from the passages and part of their transactions. Both rank by the same formula, so that a school finds the same
+passages in the same order on either; a test compares them.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from deepedu.base.errors import Unsupported
-from deepedu.store import sqlite
+from deepedu.store import postgres, sqlite
+
+
+class _TextIndex(Protocol):
+    """What a database's module brings; the functions below say what each is for."""
+
+    def ensure_text_index(self, connection: sa.Connection) -> None: ...
+
+    def index_book(self, session: Session, book_id: int) -> None: ...
+
+    def unindex_book(self, session: Session, book_id: int) -> None: ...
+
+    def match(
+        self,
+        session: Session,
+        alternatives: Sequence[tuple[str, str]],
+        weights: Sequence[float],
+        limit: int,
+        book_ids: Sequence[int] | None = None,
+    ) -> list[tuple[int, float]]: ...
+
+    def document_frequencies(self, session: Session, term: str) -> dict[str, int]: ...
+
+    def indexed(self, session: Session, passage_ids: Sequence[int]) -> dict[int, tuple[str, str, str]]: ...
+
+    def index_size(self, session: Session) -> tuple[int, float]: ...
+
+
+# ``Database`` opens no others.
+_BY_DIALECT: dict[str, _TextIndex] = {"sqlite": sqlite, "postgresql": postgres}
+
+
+def _of(session: Session) -> _TextIndex:
+    return _BY_DIALECT[session.get_bind().dialect.name]
+
+
+def ensure_text_index(connection: sa.Connection) -> None:
+    """Creates the text index if it is missing, filled with all ready books, and drops those of other versions."""
+    _BY_DIALECT[connection.dialect.name].ensure_text_index(connection)
 
 
 def index_book(session: Session, book_id: int) -> None:
-    """Makes a book's passages findable by words; part of the session's transaction.
-
-    Raises:
-        Unsupported: no text index exists for this database yet.
-    """
-    _check(session)
-    sqlite.index_book(session, book_id)
+    """Makes a book's passages findable by words; part of the session's transaction."""
+    _of(session).index_book(session, book_id)
 
 
 def unindex_book(session: Session, book_id: int) -> None:
-    """Takes a book's passages out; call before the passages themselves go.
+    """Takes a book's passages out; call before the passages themselves go."""
+    _of(session).unindex_book(session, book_id)
 
-    Raises:
-        Unsupported: as for ``index_book``.
+
+def match(
+    session: Session,
+    alternatives: Sequence[tuple[str, str]],
+    weights: Sequence[float],
+    limit: int,
+    book_ids: Sequence[int] | None = None,
+) -> list[tuple[int, float]]:
+    """The passages that hold any of some terms, ranked by BM25.
+
+    Args:
+        alternatives: ``(columns separated by spaces, term)``: a term, and which of ``terms.COLUMNS`` it may stand in.
+        weights: of each of ``terms.COLUMNS``.
+        book_ids: only these books; None for all.
+
+    Returns:
+        ``(passage_id, score)``, best first; a higher score is a better match.
+
+    Source: Robertson and Zaragoza 2009, with the constants of SQLite's FTS5: k1 = 1.2, b = 0.75.
     """
-    _check(session)
-    sqlite.unindex_book(session, book_id)
+    return _of(session).match(session, alternatives, weights, limit, book_ids)
 
 
-def _check(session: Session) -> None:
-    name = session.get_bind().dialect.name
-    if name != "sqlite":
-        raise Unsupported(f"searching by words needs SQLite for now, came {name!r}; leave store.url unset")
+def document_frequencies(session: Session, term: str) -> dict[str, int]:
+    """In how many passages the index holds ``term``, by column; columns without it are left out."""
+    return _of(session).document_frequencies(session, term)
+
+
+def indexed(session: Session, passage_ids: Sequence[int]) -> dict[int, tuple[str, str, str]]:
+    """What the index holds of some passages: ``words``, ``folded`` and ``heading`` by passage id."""
+    return _of(session).indexed(session, passage_ids)
+
+
+def index_size(session: Session) -> tuple[int, float]:
+    """How many passages the index holds, and the mean length of their ``words`` in characters."""
+    return _of(session).index_size(session)

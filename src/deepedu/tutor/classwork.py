@@ -139,7 +139,7 @@ def begin(database: Database, class_ids: Sequence[int], assignment_id: int, lear
                 session.flush()
             return _work(database, assignment, quiz, row)
     except sqlalchemy.exc.IntegrityError:
-        # Begun in another tab at the same moment; writers take turns on SQLite, elsewhere they may not.
+        # Begun in another tab at the same moment.
         found = work_of(database, class_ids, assignment_id, learner_id)
         assert found is not None, "a pupil's second work on an assignment was refused, so there is a first"
         return found
@@ -300,7 +300,7 @@ def _unfinished(session: Session, assignment: Assignment, learner_id: str) -> Su
     row = session.scalar(
         sa.select(Submission)
         .where(Submission.assignment_id == assignment.id, Submission.learner_id == learner_id)
-        # Of two who close it at once, the second waits and finds it closed; SQLite has them wait anyway.
+        # Of two who close it at once, the second waits and finds it closed.
         .with_for_update()
     )
     if row is None:
