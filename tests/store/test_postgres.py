@@ -1,5 +1,8 @@
 """PostgreSQL keeps the promises that SQLite does: tables, turns of writers, unchanging readers, errors, text index."""
 
+import gc
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -133,6 +136,26 @@ def test_a_server_that_was_started_anew_is_found_again(on_postgres: PostgresServ
         assert session.scalar(sa.select(Person.id)) is None
 
 
+def test_a_server_that_goes_away_in_a_transaction_is_told_as_such(
+    on_postgres: PostgresServer, database: Database
+) -> None:
+    def interrupted() -> None:
+        with database.write() as session:
+            session.add(person("an"))
+            session.flush()
+            on_postgres.run(
+                database,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            )
+            session.scalar(sa.select(Person.id))
+
+    with pytest.raises(StoreError, match="the database at"):
+        interrupted()
+    with database.read() as session:
+        assert session.scalar(sa.select(Person.id)) is None
+
+
 @pytest.mark.parametrize(
     ("url", "told"),
     [
@@ -202,3 +225,32 @@ def test_a_backup_is_pg_dump_and_the_keys(database: Database, tmp_path: Path) ->
         env={"DEEPEDU_STORE_URL": database.engine.url.render_as_string()},
     )
     assert isinstance(refused.exception, Unsupported)
+
+
+# The driver leaves its connection open when it fails so.
+@pytest.mark.filterwarnings(
+    "ignore:.*unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_a_server_that_asks_for_a_password_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pg8000", reason="needs the extra 'postgres'")
+    monkeypatch.delenv("DEEPEDU_STORE_PASSWORD", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def ask() -> None:
+            with listener.accept()[0] as client:
+                # Whether there is TLS here, which there is not, and then who it is.
+                client.recv(1000)
+                client.sendall(b"N")
+                client.recv(1000)
+                mechanisms = b"SCRAM-SHA-256\0\0"
+                client.sendall(b"R" + struct.pack("!ii", 8 + len(mechanisms), 10) + mechanisms)
+                client.recv(1000)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        url = f"postgresql+pg8000://deepedu@127.0.0.1:{listener.getsockname()[1]}/deepedu"
+        with pytest.raises(StoreError, match="asks for a password, and there is none: set DEEPEDU_STORE_PASSWORD"):
+            Database(StoreSettings(data_dir=tmp_path / "data", url=url))
+        gc.collect()
+        asking.join(10)
+        assert not asking.is_alive()

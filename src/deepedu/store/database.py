@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 
 DATABASE_NAME = "deepedu.sqlite3"
 DOCUMENTS_NAME = "documents"
-# Of the role at PostgreSQL, where it has one.
-PASSWORD_VARIABLE = "DEEPEDU_STORE_PASSWORD"
 
 
 class Database:
@@ -139,7 +137,7 @@ class Database:
             if not self._is_sqlite:
                 raise StoreError(
                     f"cannot open the database {self._place}: {postgres.message(error.orig)}. Is PostgreSQL running "
-                    "there, is DEEPEDU_STORE_PASSWORD the role's, and may the role make tables?"
+                    f"there, is {postgres.PASSWORD_VARIABLE} the role's, and may the role make tables?"
                 ) from error
             raise StoreError(
                 f"cannot open the database in {self.data_dir}: {error.orig}. Is it a DeepEdu data folder, writable, "
@@ -162,8 +160,10 @@ def _engine(url: str) -> sa.Engine:
         if parsed.drivername != postgres.DRIVER:
             raise StoreError(f"store.url: expected {postgres.DRIVER}://…, came {parsed.drivername}://…")
         if parsed.password is not None:
-            raise StoreError(f"store.url: expected no password, came one; set {PASSWORD_VARIABLE} in the environment")
-        parsed = parsed.set(password=os.environ.get(PASSWORD_VARIABLE))
+            raise StoreError(
+                f"store.url: expected no password, came one; set {postgres.PASSWORD_VARIABLE} in the environment"
+            )
+        parsed = parsed.set(password=os.environ.get(postgres.PASSWORD_VARIABLE))
         return sa.create_engine(parsed)
     except sqlalchemy.exc.ArgumentError as error:
         raise StoreError(f"store.url: expected a usable SQLAlchemy URL, came {url!r}: {error}") from error

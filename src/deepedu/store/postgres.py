@@ -13,11 +13,13 @@ import sqlalchemy.exc
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from deepedu.base.errors import BadRequest
+from deepedu.base.errors import BadRequest, StoreError
 from deepedu.store.tables import TITLE_SEPARATOR, Book, Passage
 from deepedu.store.terms import COLUMNS, INDEX_VERSION, SENTENCE_MARK, index_columns
 
 DRIVER = "postgresql+pg8000"
+# Of the role, where the server asks for one.
+PASSWORD_VARIABLE = "DEEPEDU_STORE_PASSWORD"
 
 # Any number, so long as all DeepEdu's processes at one database agree on it.
 _WRITERS_TURN = 0x64656570656475
@@ -38,6 +40,19 @@ _ROWS_AT_ONCE = 5000
 def configure(engine: sa.Engine) -> None:
     """Sets up every new connection and transaction, and gives errors the classes that SQLite's have."""
 
+    @event.listens_for(engine, "do_connect")
+    def _do_connect(dialect: sa.Dialect, _record: Any, arguments: Any, named: Any) -> Any:
+        try:
+            return dialect.connect(*arguments, **named)
+        except AttributeError as error:
+            if named.get("password") is not None:
+                raise
+            # The driver falls over itself where the server asks for a password and there is none.
+            raise StoreError(
+                f"the database at {engine.url} asks for a password, and there is none: set {PASSWORD_VARIABLE} in the "
+                "environment"
+            ) from error
+
     @event.listens_for(engine, "connect")
     def _on_connect(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
@@ -53,7 +68,7 @@ def configure(engine: sa.Engine) -> None:
             cursor = connection.cursor()
             cursor.execute("SELECT 1")
             cursor.close()
-        except engine.dialect.loaded_dbapi.Error as error:
+        except (engine.dialect.loaded_dbapi.Error, OSError) as error:
             raise sqlalchemy.exc.DisconnectionError(message(error)) from error  # The pool makes another.
         connection.autocommit = False
 
@@ -65,6 +80,9 @@ def configure(engine: sa.Engine) -> None:
 
     @event.listens_for(engine, "handle_error")
     def _on_error(context: sa.engine.ExceptionContext) -> None:
+        if isinstance(context.original_exception, OSError):
+            # The driver lets the socket's own errors through. The pool finds out at the next checkout.
+            raise StoreError(f"the database at {engine.url} is gone: {context.original_exception}")
         state = _told(context.original_exception).get("C", "")
         if state.startswith("23") and not isinstance(context.sqlalchemy_exception, sqlalchemy.exc.IntegrityError):
             # The driver knows only some of the broken constraints as such.
