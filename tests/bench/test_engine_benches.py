@@ -14,6 +14,7 @@ from deepedu.base.config import EngineSettings, Settings
 from deepedu.base.errors import ConfigError, EngineError, UnknownMethod
 from deepedu.bench import peers
 from deepedu.bench.method_specs import MethodSpec, length_label, method_specs, read_lengths
+from deepedu.bench.peer import Peer, Streamed
 from deepedu.bench.run import BenchContext
 
 torch = pytest.importorskip("torch", reason="needs the extra 'engine'")
@@ -110,16 +111,16 @@ def test_time_per_token(context: Any) -> None:
 def test_peers_stand_beside_ours_and_one_that_fails_costs_nothing(
     context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Good(peers.Peer):
-        def complete(self, ids: Any, tokens: int, **_: Any) -> peers.Streamed:
-            return peers.Streamed(2.0, 0.5, tokens, len(ids))
+    class Good(Peer):
+        def complete(self, ids: Any, tokens: int, **_: Any) -> Streamed:
+            return Streamed(2.0, 0.5, tokens, len(ids))
 
-    class Bad(peers.Peer):
-        def complete(self, *_: Any, **__: Any) -> peers.Streamed:
+    class Bad(Peer):
+        def complete(self, *_: Any, **__: Any) -> Streamed:
             raise EngineError("out of memory")
 
     @contextmanager
-    def running(*_: Any, **__: Any) -> Iterator[list[peers.Peer]]:
+    def running(*_: Any, **__: Any) -> Iterator[list[Peer]]:
         yield [Good("llamacpp", "xllamacpp 1", "http://nowhere"), Bad("vllm", "vllm 1", "http://nowhere")]
 
     monkeypatch.setattr(peers, "running", running)

@@ -92,7 +92,7 @@ def test_tags(tmp_path: Path) -> None:
     first = next(problem for problem in track.train if problem.id == "t0.0")
     assert first.question == '"162" in: Pep acquired in 2017 for $ 162 million , 5 of it in cash .'
     assert (first.expected, first.solution) == ("Revenues", "Revenues")
-    assert track.one_kind
+    assert track.form.one_kind
     for reply, answer, right in (
         ("Revenues", "Revenues", True),
         ("Tag: **Revenues** because", "Revenues", True),

@@ -13,6 +13,7 @@ pytest.importorskip("transformers", reason="needs the extra 'engine'")
 from deepedu.base.config import Settings
 from deepedu.base.errors import ConfigError
 from deepedu.bench import peers, vllm_host
+from deepedu.bench.peer import Streamed
 from deepedu.bench.run import BenchContext
 from deepedu.bench.tasks import ttft
 
@@ -30,10 +31,10 @@ class Host:
     def cpu_s(self) -> float:
         return self._spent
 
-    def complete(self, ids: Sequence[int], tokens: int) -> peers.Streamed:
+    def complete(self, ids: Sequence[int], tokens: int) -> Streamed:
         self._asked.append((self.name, len(ids), tokens))
         self._spent += len(ids) / 1024
-        return peers.Streamed(len(ids) / (2 if self.name != "vllm" else 1), 0.0, tokens)
+        return Streamed(len(ids) / (2 if self.name != "vllm" else 1), 0.0, tokens)
 
 
 @pytest.fixture

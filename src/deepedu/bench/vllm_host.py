@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from deepedu.base.errors import ConfigError
 from deepedu.bench import peers
 from deepedu.bench.method_specs import MethodSpec, length_label, school_text_ids
+from deepedu.bench.peer import Peer
 from deepedu.bench.run import BenchContext, BenchResult
 
 # Prompts asked at once, their length, and the tokens that each is answered with.
@@ -46,20 +47,18 @@ def run(
         attention = Attention(method=spec.name, budget_tokens=settings.budget_tokens, fields=fields)
         attention.make()
         asked[spec.figure] = attention.model_dump_json()
-    times: dict[str, dict[int, list[float]]] = {}
-    spent: dict[str, dict[int, list[float]]] = {}
+    times: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    spent: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     skipped: dict[str, str] = {}
     walls: dict[str, list[float]] = {name: [] for name in asked}
     with ExitStack() as stack:
-        hosts: list[peers.Peer] = []
+        hosts: list[Peer] = []
         for name, attention in asked.items():
             with context.console.status(f"starting {name}"):
                 host = peers.vllm_with(context, name, attention, window_tokens=longest)
                 hosts.append(stack.enter_context(host))
         others = stack.enter_context(peers.running(context, skipped, window_tokens=longest))
         every = [*hosts, *(other for other in others if other.name not in asked)]
-        times = {host.name: defaultdict(list) for host in every}
-        spent = {host.name: defaultdict(list) for host in every}
         for host in every:
             host.complete(ids[:2048], 1)  # Buffers are made before anything counts.
         with context.progress("prompts", rounds * (len(every) * len(lengths) + len(hosts) * at_once)) as advance:
@@ -88,7 +87,7 @@ def run(
     return BenchResult(figures, details | {"peers_skipped": skipped})
 
 
-def _together(host: peers.Peer, ids: Sequence[int]) -> float:
+def _together(host: Peer, ids: Sequence[int]) -> float:
     """Seconds until different prompts, asked at once, are all answered."""
     prompts = [ids[index * AT_ONCE_TOKENS : (index + 1) * AT_ONCE_TOKENS] for index in range(AT_ONCE)]
     began = time.perf_counter()

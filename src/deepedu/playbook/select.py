@@ -88,7 +88,7 @@ class BulletIndex:
             one_kind: all questions are of one kind and answered from one fixed set, as labels are: the nearest bullets
                 are chosen however little they share with the question, since no method can be that of another kind.
         """
-        candidates = self._candidates(question, scope or BulletScope(), 0.0 if one_kind else None)
+        candidates = self._candidates(question, scope or BulletScope(), one_kind)
         if candidates and not one_kind:
             least = METHOD_OF_BEST * candidates[0][1].score
             candidates = [(n, each) for n, each in candidates if each.bullet.kind != "method" or each.score >= least]
@@ -106,7 +106,7 @@ class BulletIndex:
             left -= best[1].bullet.tokens
         return tuple(each for _, each in sorted(chosen))
 
-    def _candidates(self, question: str, scope: BulletScope, lowest: float | None) -> list[tuple[int, Chosen]]:
+    def _candidates(self, question: str, scope: BulletScope, one_kind: bool) -> list[tuple[int, Chosen]]:
         asked = _weighted(question)
         # A question without any accent is one whose accents were not typed.
         plain = all(term == fold(term) for term in asked)
@@ -125,9 +125,7 @@ class BulletIndex:
             relevance = min(1.0, score / best)
             bullet = self._bullets[number]
             least = METHOD_RELEVANCE if bullet.kind == "method" else LEAST_RELEVANCE
-            if lowest is not None:
-                least = lowest
-            if relevance >= least and holds_in(bullet.scope, scope):
+            if (one_kind or relevance >= least) and holds_in(bullet.scope, scope):
                 believed = self._trust[number]
                 rated.append((number, Chosen(bullet, relevance, believed, relevance * (0.5 + 0.5 * believed))))
         rated.sort(key=lambda each: (-each[1].score, each[0]))

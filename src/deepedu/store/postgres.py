@@ -14,8 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from deepedu.base.errors import BadRequest, StoreError
-from deepedu.store.tables import TITLE_SEPARATOR, Book, Passage
-from deepedu.store.terms import COLUMNS, INDEX_VERSION, SENTENCE_MARK, index_columns
+from deepedu.store.terms import COLUMNS, INDEX_VERSION, SENTENCE_MARK
 
 DRIVER = "postgresql+pg8000"
 # Of the role, where the server asks for one.
@@ -152,15 +151,15 @@ def _told(error: BaseException | None) -> dict[str, str]:
 # --- The text index --------------------------------------------------------------------------------------------------
 
 
-def ensure_text_index(connection: sa.Connection) -> None:
-    """See ``text_index.ensure_text_index``."""
+def create_text_index(connection: sa.Connection) -> bool:
+    """See ``text_index``."""
     tables = {name for name in sa.inspect(connection).get_table_names() if name.startswith("passage_index_")}
     current = {_TEXTS, _BOOKS, _POSTINGS}
     is_whole = current <= tables
     for old in sorted(tables - (current if is_whole else set())):
         connection.exec_driver_sql(f"DROP TABLE {old}")
     if is_whole:
-        return
+        return False
     connection.exec_driver_sql(
         f"CREATE TABLE {_TEXTS} (passage_id integer PRIMARY KEY REFERENCES passages ON DELETE CASCADE, "
         "words text NOT NULL, folded text NOT NULL, heading text NOT NULL)"
@@ -177,25 +176,15 @@ def ensure_text_index(connection: sa.Connection) -> None:
         "passages integer[] NOT NULL, counts integer[] NOT NULL, PRIMARY KEY (term, place, book_id))"
     )
     connection.exec_driver_sql(f"CREATE INDEX ix_{_POSTINGS}_book_id ON {_POSTINGS} (book_id)")
-    with Session(connection) as session:
-        for book_id in session.scalars(sa.select(Book.id).where(Book.status == "ready")).all():
-            index_book(session, book_id)
-        session.flush()
+    return True
 
 
-def index_book(session: Session, book_id: int) -> None:
-    """See ``text_index.index_book``."""
-    rows = session.execute(
-        sa.select(Passage.id, Passage.text, Passage.heading, Book.title)
-        .join(Book)
-        .where(Passage.book_id == book_id)
-        .order_by(Passage.id)
-    )
+def index_passages(session: Session, book_id: int, passages: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+    """See ``text_index``."""
     texts: list[tuple[int, str, str, str]] = []
     lengths: list[int] = []
     postings: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for passage_id, text, heading, title in rows:
-        columns = index_columns(text, [title, *heading.split(TITLE_SEPARATOR)])
+    for passage_id, columns in passages:
         stored = dict(zip(COLUMNS, columns, strict=True))
         texts.append((passage_id, stored["words"], stored["folded"], stored["heading"]))
         counts = Counter(
@@ -207,8 +196,7 @@ def index_book(session: Session, book_id: int) -> None:
         lengths.append(counts.total())
         for key, count in counts.items():
             postings[key].append((passage_id, count))
-    if texts:
-        _insert(session, book_id, texts, lengths, postings)
+    _insert(session, book_id, texts, lengths, postings)
 
 
 def _insert(

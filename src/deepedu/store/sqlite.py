@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from deepedu.store.tables import TITLE_SEPARATOR, Book, Passage
-from deepedu.store.terms import COLUMNS, INDEX_VERSION, index_columns
+from deepedu.store.terms import COLUMNS, INDEX_VERSION
 
 _TABLE = f"passage_index_{INDEX_VERSION}"
 _VOCABULARY = f"{_TABLE}_terms"
@@ -60,8 +59,8 @@ def empty_journal(engine: sa.Engine) -> bool:
     return not busy
 
 
-def ensure_text_index(connection: sa.Connection) -> None:
-    """Creates the text index if it is missing, filled with all ready books, and drops those of other versions."""
+def create_text_index(connection: sa.Connection) -> bool:
+    """See ``text_index``."""
     tables = set(
         connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'").scalars()
     )
@@ -70,31 +69,25 @@ def ensure_text_index(connection: sa.Connection) -> None:
         if old.startswith("passage_index_"):
             connection.exec_driver_sql(f"DROP TABLE {old}")
     if current:
-        return
+        return False
     # Words come in ready-made (see base.vietnamese), so the tokenizer only has to split at spaces and leave accents.
     connection.exec_driver_sql(
         f"CREATE VIRTUAL TABLE {_TABLE} USING fts5({', '.join(COLUMNS)}, "
         "tokenize = \"unicode61 remove_diacritics 0 tokenchars '_'\")"
     )
     connection.exec_driver_sql(f"CREATE VIRTUAL TABLE {_VOCABULARY} USING fts5vocab({_TABLE}, 'col')")
-    with Session(connection) as session:
-        for book_id in session.scalars(sa.select(Book.id).where(Book.status == "ready")).all():
-            index_book(session, book_id)
-        session.flush()
+    return True
 
 
-def index_book(session: Session, book_id: int) -> None:
-    """See ``text_index.index_book``."""
-    rows = session.execute(
-        sa.select(Passage.id, Passage.text, Passage.heading, Book.title).join(Book).where(Passage.book_id == book_id)
-    )
+def index_passages(
+    session: Session,
+    book_id: int,  # noqa: ARG001 - FTS5 keeps none.
+    passages: Sequence[tuple[int, tuple[str, ...]]],
+) -> None:
+    """See ``text_index``."""
     statement = f"INSERT INTO {_TABLE} (rowid, {', '.join(COLUMNS)}) VALUES (?, {', '.join('?' * len(COLUMNS))})"
-    values = [
-        (passage_id, *index_columns(text, [title, *heading.split(TITLE_SEPARATOR)]))
-        for passage_id, text, heading, title in rows
-    ]
-    if values:
-        session.connection().exec_driver_sql(statement, values)
+    values = [(passage_id, *columns) for passage_id, columns in passages]
+    session.connection().exec_driver_sql(statement, values)
 
 
 def unindex_book(session: Session, book_id: int) -> None:

@@ -11,14 +11,22 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from deepedu.store import postgres, sqlite
+from deepedu.store.tables import TITLE_SEPARATOR, Book, Passage
+from deepedu.store.terms import index_columns
 
 
 class _TextIndex(Protocol):
-    """What a database's module brings; the functions below say what each is for."""
+    """What a database's module brings; the functions below say what each is for.
 
-    def ensure_text_index(self, connection: sa.Connection) -> None: ...
+    ``create_text_index`` drops those of other versions, and tells whether it made an empty one. ``index_passages``
+    takes passages, at least one, in the order of their ids, each with its ``terms.index_columns``.
+    """
 
-    def index_book(self, session: Session, book_id: int) -> None: ...
+    def create_text_index(self, connection: sa.Connection) -> bool: ...
+
+    def index_passages(
+        self, session: Session, book_id: int, passages: Sequence[tuple[int, tuple[str, ...]]]
+    ) -> None: ...
 
     def unindex_book(self, session: Session, book_id: int) -> None: ...
 
@@ -48,12 +56,28 @@ def _of(session: Session) -> _TextIndex:
 
 def ensure_text_index(connection: sa.Connection) -> None:
     """Creates the text index if it is missing, filled with all ready books, and drops those of other versions."""
-    _BY_DIALECT[connection.dialect.name].ensure_text_index(connection)
+    if not _BY_DIALECT[connection.dialect.name].create_text_index(connection):
+        return
+    with Session(connection) as session:
+        for book_id in session.scalars(sa.select(Book.id).where(Book.status == "ready")).all():
+            index_book(session, book_id)
+        session.flush()
 
 
 def index_book(session: Session, book_id: int) -> None:
     """Makes a book's passages findable by words; part of the session's transaction."""
-    _of(session).index_book(session, book_id)
+    rows = session.execute(
+        sa.select(Passage.id, Passage.text, Passage.heading, Book.title)
+        .join(Book)
+        .where(Passage.book_id == book_id)
+        .order_by(Passage.id)
+    )
+    passages = [
+        (passage_id, index_columns(text, [title, *heading.split(TITLE_SEPARATOR)]))
+        for passage_id, text, heading, title in rows
+    ]
+    if passages:
+        _of(session).index_passages(session, book_id, passages)
 
 
 def unindex_book(session: Session, book_id: int) -> None:

@@ -40,6 +40,7 @@ class Form:
         asks: the words around a question.
         asks_knowing: how a solution is asked for whose result is known; empty: it is not.
         demonstrates: how an example's solution is replied, in this form.
+        one_kind: all questions are answered from one fixed set of labels.
         shows: what of a right reply can be shown as an example; empty: nothing.
     """
 
@@ -51,6 +52,7 @@ class Form:
     asks: str = "Câu hỏi: {question}"
     asks_knowing: str = ""
     demonstrates: Callable[[str], str] = str
+    one_kind: bool = False
     shows: Callable[[str, str], str] = lambda text, answer: ""  # noqa: ARG005
 
 

@@ -32,7 +32,6 @@ class Track:
     """One set: how it is asked and marked, what is learnt from, what is asked at the end.
 
     ``contexts`` are the texts of the library that questions are asked of; with them the tutor answers, not the form.
-    ``one_kind``: all questions are answered from one fixed set of labels.
     """
 
     name: str
@@ -40,7 +39,6 @@ class Track:
     train: tuple[Problem, ...]
     test: tuple[Problem, ...]
     contexts: tuple[str, ...] = ()
-    one_kind: bool = False
 
 
 def load_track(
@@ -75,7 +73,7 @@ def load_track(
         raise ConfigError(f"the track {name!r} cannot be read: {error}") from error
     known = {problem.topic for problem in learnt}
     unseen = [problem for problem in asked if problem.topic not in known]
-    return Track(Path(name).stem, form, _some(seed, learnt, train), _some(seed, unseen, test), one_kind=name == "finer")
+    return Track(Path(name).stem, form, _some(seed, learnt, train), _some(seed, unseen, test))
 
 
 def _some(seed: int, problems: Sequence[Problem], count: int) -> tuple[Problem, ...]:
@@ -144,6 +142,7 @@ def _finer(data_dir: Path, asked_of: Asked) -> tuple[Form, list[Problem], list[P
         read=lambda reply, _: _first_tag(reply),
         is_right=lambda answer, problem: answer.casefold() == (problem.expected or "").casefold(),
         tokens=48,
+        one_kind=True,
         offers="Tagged before:",
         asks="{question}\nTag:",
     )

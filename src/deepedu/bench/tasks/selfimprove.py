@@ -180,7 +180,7 @@ class _Track:
         # Without a library nothing could bear a fact: those wait. The rest is let in by asking again.
         live: frozenset[Kind] = frozenset({"method", "mistake", "explanation", "tool"})
         verifier = Verifier(facts, solver, live_kinds=LIVE_KINDS if facts else live)
-        chooser = by_relevance(self._budget, self._bullets, one_kind=self._track.one_kind)
+        chooser = by_relevance(self._budget, self._bullets, one_kind=self._track.form.one_kind)
         return Learner(book, solver, chooser, verifier, reflector, teaching)
 
     def _solver(self, library: Database) -> tuple[Solver, FactCheck | None]:

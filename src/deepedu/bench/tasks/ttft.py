@@ -26,6 +26,7 @@ from deepedu.bench.method_specs import (
     read_weights,
     school_text_ids,
 )
+from deepedu.bench.peer import Peer
 from deepedu.bench.run import BenchContext, BenchResult
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def _by_method(loaded: "LoadedModel", spec: MethodSpec, settings: Any) -> Callab
     return prefill
 
 
-def _by_peer(peer: peers.Peer, skipped: dict[str, str]) -> Callable[[Sequence[int]], Run | None]:
+def _by_peer(peer: Peer, skipped: dict[str, str]) -> Callable[[Sequence[int]], Run | None]:
     """A peer that fails once is left out from then on, and what was measured of ours is not lost."""
 
     def prefill(ids: Sequence[int]) -> Run | None:
