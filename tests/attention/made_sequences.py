@@ -26,7 +26,7 @@ class PiecedRows(TensorRows):
 
 
 def rope_angles(positions: Tensor, head_dim: int = 8) -> tuple[Tensor, Tensor]:
-    frequencies = 100.0 ** -(torch.arange(0, head_dim, 2).float() / head_dim)
+    frequencies = 100.0 ** -(torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim)
     angles = torch.cat([positions[:, None] * frequencies] * 2, dim=1)
     return angles.cos(), angles.sin()
 

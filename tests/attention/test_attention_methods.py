@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from deepedu.attention.base import Budget, Method
 from deepedu.attention.methods.twilight import Twilight
 from deepedu.attention.reference import TensorRows
 from deepedu.attention.registry import describe_fields, make_method, method_class, method_names
+from pretend_gpu import everywhere
 
 PUBLISHED = {
     "similarity": "roped",
@@ -50,6 +52,18 @@ def selecting(method: Method) -> Method:
 
 def attended(method: Method, sequence: Made, chunk: int, budget: Budget, decode: int = 0) -> Tensor:
     return torch.cat([run.attend(method, call) for call in sequence.calls(chunk, budget, decode)])
+
+
+def test_a_gpu_computes_the_same_and_everything_lies_on_it(method: Method) -> None:
+    budget, sequence = Budget(tokens=96, sinks=8, local=32), made(400, 4, 2)
+    keys, values = next(sequence.rows.parts(0, sequence.length))
+
+    def computed(placed: Callable[[Tensor], Tensor]) -> Tensor:
+        there = Made(TensorRows(placed(keys), placed(values)), placed(sequence.queries))
+        return attended(method, there, 200, budget, decode=3)
+
+    here, there = everywhere(computed)
+    torch.testing.assert_close(there, here, atol=1e-5, rtol=1e-5)
 
 
 @functools.cache

@@ -4,18 +4,22 @@ import copy
 import dataclasses
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from rich.console import Console
 
 from deepedu.base.config import EngineSettings, Settings
-from deepedu.base.errors import ConfigError, UnknownMethod, Unsupported
+from deepedu.base.errors import ConfigError, EngineError, UnknownMethod, Unsupported
+from deepedu.bench import peers
 from deepedu.bench.longcontext.prompt import ChatFormat
 from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
+from deepedu.bench.peer import Peer
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.bench.tasks import longcontext
 
@@ -291,3 +295,64 @@ def test_a_length_above_the_window_is_skipped_with_the_reason(world: Any) -> Non
 def test_options_that_cannot_be_are_refused(world: Any, option: str, value: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         world.run(**{option: value})
+
+
+@pytest.fixture
+def served(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """vLLM's servers; the one with a method inside knows nothing."""
+    asked: list[dict[str, Any]] = []
+    knowing = Knowing(tokenizer, spec="", knows=True)
+
+    @contextmanager
+    def vllm_with(_: Any, label: str, attention: str | None, *, window_tokens: int, reuse: bool) -> Iterator[Peer]:
+        assert window_tokens == 3072
+        assert reuse, "a context is read once"
+        assert (attention is None) == (label == "dense")
+        yield Peer(label, "vllm 0.32.0", f"http://{label}", "peer")
+
+    def post(url: str, json: dict[str, Any], **_: Any) -> httpx.Response:
+        asked.append({"url": url, **json})
+        if "dense" not in url:
+            return httpx.Response(200, json={"choices": [{"token_ids": [5], "finish_reason": "stop"}]})
+        knowing.read(json["prompt"])
+        reply = knowing.answer(json["prompt"], json["max_tokens"])
+        return httpx.Response(200, json={"choices": [{"token_ids": reply, "finish_reason": "length"}]})
+
+    monkeypatch.setattr(peers, "vllm_with", vllm_with)
+    monkeypatch.setattr(httpx, "post", post)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda _: tokenizer)
+    monkeypatch.setattr(
+        "transformers.AutoConfig.from_pretrained", lambda _: SimpleNamespace(max_position_embeddings=4096)
+    )
+    return asked
+
+
+def test_methods_inside_vllm_are_asked_over_http(world: Any, served: list[dict[str, Any]]) -> None:
+    options = {"host": "vllm", "methods": "dense,sink_window,expected_attention", "tasks": "needle_single"}
+    result = world.run(**options)
+    assert result.figures == {"score_dense_3k": 100, "score_sink_window_3k": 0}
+    assert "drops rows" in result.details["skipped"]["expected_attention"]
+    assert {each["url"] for each in served} == {"http://dense/v1/completions", "http://sink_window/v1/completions"}
+    assert {each["temperature"] for each in served} == {0}
+    # A token that ends the reply is no part of it.
+    assert [each["reply"] for each in result.details["questions"] if each["method"] == "sink_window"] == [""] * 3
+    # Kept apart from replies of our own engine, and of the other method.
+    count = len(served)
+    assert world.run(**options).details["replies_kept"] == count
+    assert world.run(methods="dense", tasks="needle_single").details["replies_kept"] == 0
+
+
+@pytest.mark.usefixtures("served")
+def test_a_server_that_refuses_is_told(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: httpx.Response(400, text="too long"))
+    with pytest.raises(EngineError, match="dense answered 400: 'too long'"):
+        world.run(host="vllm", methods="dense", tasks="needle_single")
+
+    def broken(*_: Any, **__: Any) -> httpx.Response:
+        raise httpx.ReadError("gone")
+
+    monkeypatch.setattr(httpx, "post", broken)
+    with pytest.raises(EngineError, match="did not answer: ReadError gone"):
+        world.run(host="vllm", methods="dense", tasks="needle_single")
+    with pytest.raises(ConfigError, match="own or vllm"):
+        world.run(host="tgi")

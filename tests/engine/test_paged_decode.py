@@ -1,5 +1,7 @@
 """Decode steps of several sequences in one go are the same steps one by one."""
 
+from collections.abc import Callable
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'engine'")
@@ -11,6 +13,7 @@ from deepedu.attention.registry import make_method  # noqa: E402
 from deepedu.attention.sparse import attend_selections  # noqa: E402
 from deepedu.engine.paged_decode import decode_attention, rows_read  # noqa: E402
 from deepedu.engine.paged_rows import PagedRows  # noqa: E402
+from pretend_gpu import everywhere  # noqa: E402
 
 KV_HEADS, GROUP, BLOCK, HEAD_DIM = 2, 3, 16, 8
 LENGTHS = (200, 97, 160)
@@ -53,6 +56,27 @@ def test_steps_at_once_are_steps_one_by_one(name: str, cached: tuple[Tensor, Ten
             assert rows[-1] == stop - 1
     found = decode_attention(cached, queries, tables, read, 0.3)
     torch.testing.assert_close(found, torch.stack(wanted), rtol=1e-5, atol=1e-6)
+
+
+def test_a_gpu_computes_the_same_and_everything_lies_on_it(cached: tuple[Tensor, Tensor], tables: list[Tensor]) -> None:
+    method = make_method("token_select", {})
+    drawn = torch.randn(2, KV_HEADS * GROUP, HEAD_DIM, generator=torch.Generator().manual_seed(5))
+
+    def computed(placed: Callable[[Tensor], Tensor]) -> Tensor:
+        there, queries = (placed(cached[0]), placed(cached[1])), placed(drawn)
+        blocks = [placed(table) for table in tables[:2]]
+        read: list[list[Tensor]] = []
+        for index, length in enumerate(LENGTHS[:2]):
+            rows = PagedRows(*there)
+            rows.point(blocks[index], length)
+            query = queries[index, :, None]
+            call = Call(rows=rows, queries=query, start=length - 1, budget=BUDGET, scale=0.3, phase="decode")
+            (selection,) = method.select(call)
+            read.append(rows_read(selection, BUDGET.sinks, length, KV_HEADS, queries.device))
+        return decode_attention(there, queries, blocks, read, 0.3)
+
+    here, there = everywhere(computed)
+    torch.testing.assert_close(there, here, rtol=1e-5, atol=1e-6)
 
 
 def test_heads_and_sequences_that_read_differently_many_rows(

@@ -15,13 +15,17 @@ from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ConfigError, Unsupported
 from deepedu.cli.main import cli
 from deepedu.engine import vllm_command
-from deepedu.engine.vllm_plugin import SCHEDULER, VARIABLE
+from deepedu.engine.vllm_plugin import CUDA_BACKENDS, SCHEDULER, VARIABLE
+
+
+def install(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    others = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version if name == "vllm" else others(name))
 
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    version = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.32.0" if name == "vllm" else version(name))
+    install(monkeypatch, "0.32.0+cpu")
     monkeypatch.setattr(vllm_command.shutil, "which", lambda name: f"/usr/bin/{name}")
 
 
@@ -59,6 +63,24 @@ def test_the_command_has_room_for_a_part_and_everybody_else() -> None:
         "fields": {"tau": "0.9"},
         "decode_above": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "version", "wanted"),
+    [
+        ("auto", "0.32.0+cpu", ["--dtype", "float32"]),
+        ("auto", "0.32.0", ["--dtype", "auto", "--attention-backend", "FLASH_ATTN"]),
+        ("bfloat16", "0.32.0", ["--dtype", "bfloat16", "--attention-backend", "FLASH_ATTN"]),
+        ("float32", "0.32.0", ["--dtype", "float32", "--attention-backend", "TRITON_ATTN"]),
+    ],
+)
+def test_a_gpu_is_told_which_backend(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, version: str, wanted: list[str]
+) -> None:
+    install(monkeypatch, version)
+    command, _ = built(dtype=dtype)
+    assert command[command.index("--dtype") :] == wanted
+    assert wanted[-1] in ("float32", *CUDA_BACKENDS)
 
 
 def test_the_environment_says_which_method_and_vllms_own_options_come_last() -> None:

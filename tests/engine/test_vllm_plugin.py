@@ -7,7 +7,18 @@ pytest.importorskip("torch", reason="needs the extra 'engine'")
 from deepedu.attention.base import Budget
 from deepedu.attention.registry import make_method
 from deepedu.base.errors import BudgetError, ConfigError, UnknownMethod, Unsupported
-from deepedu.engine.vllm_plugin import VARIABLE, Attention, attention_of, check_version, part_tokens, register, salt
+from deepedu.engine.vllm_plugin import (
+    CUDA_BACKENDS,
+    VARIABLE,
+    Attention,
+    attention_of,
+    check_cuda_backend,
+    check_version,
+    choose_model_runner,
+    part_tokens,
+    register,
+    salt,
+)
 
 
 def test_nothing_is_asked_for() -> None:
@@ -113,6 +124,23 @@ def test_the_prefix_cache_is_salted_by_method_and_fields() -> None:
     seeds = [seed(each) for each in (plain, *others)]
     assert len(set(seeds)) == 4
     assert seed(plain, {"PYTHONHASHSEED": "7"}) not in (*seeds, "7"), "a school's own seed counts as well"
+
+
+def test_vllm_takes_the_model_runner_that_tells_where_prompts_end() -> None:
+    environment: dict[str, str] = {}
+    choose_model_runner(environment)
+    choose_model_runner(environment)
+    assert environment == {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+    with pytest.raises(ConfigError, match="set VLLM_USE_V2_MODEL_RUNNER=0 or unset it, came '1'"):
+        choose_model_runner({"VLLM_USE_V2_MODEL_RUNNER": "1"})
+
+
+@pytest.mark.parametrize("name", [None, "FLASHINFER"])
+def test_a_backend_that_is_not_ours_is_refused(name: str | None) -> None:
+    for ours in CUDA_BACKENDS:
+        check_cuda_backend(ours)
+    with pytest.raises(ConfigError, match=f"--attention-backend FLASH_ATTN or TRITON_ATTN.*came {name or 'none'}"):
+        check_cuda_backend(name)
 
 
 def test_parts_leave_room_for_everybody_else() -> None:

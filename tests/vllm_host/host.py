@@ -2,8 +2,9 @@
 """vLLM with a tiny model in a process of its own: ``python host.py ORDERS RESULT``, both JSON files.
 
 ``ORDERS``: ``folder``, ``prompts`` (token ids), ``together`` (whether they are asked at once), ``more`` (arguments of
-``LLM``). ``RESULT``: for each prompt its ``tokens`` and the log-probabilities of the likeliest first tokens, and every
-choice of rows as ``[layer, row of the first query, rows of each head]``.
+``LLM``), ``cuda`` (the backend for CUDA that stands in the place of the one for CPUs, or null). ``RESULT``: for each
+prompt its ``tokens`` and the log-probabilities of the likeliest first tokens, and every choice of rows as
+``[layer, row of the first query, rows of each head]``.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chosen_rows import telling
+from cuda_on_cpu import put_in_place
 from vllm import LLM, SamplingParams
 
 from deepedu.attention.methods.chunk_rolling import ChunkRolling
@@ -27,6 +29,8 @@ def main(orders_path: str, result_path: str) -> None:
     choices: list[Any] = []
     for kind in (ChunkRolling, Quest, TokenSelect):
         kind.select = telling(kind.select, choices)  # type: ignore[method-assign]
+    if orders["cuda"]:
+        put_in_place(orders["cuda"])
     more: dict[str, Any] = {"dtype": "float32"}
     more |= {"max_num_batched_tokens": PART + REQUESTS, "max_num_seqs": REQUESTS, "enable_prefix_caching": False}
     llm = LLM(

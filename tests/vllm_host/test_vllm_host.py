@@ -22,7 +22,7 @@ from chosen_rows import telling
 
 from deepedu.attention.registry import make_method
 from deepedu.engine.adapter import Adapter
-from deepedu.engine.vllm_plugin import SCHEDULER, VARIABLE, Attention
+from deepedu.engine.vllm_plugin import CUDA_BACKENDS, SCHEDULER, VARIABLE, Attention
 
 PART = 512
 # Small, so that a prompt of 1,500 tokens makes a method choose many times.
@@ -70,13 +70,19 @@ def prompts() -> list[list[int]]:
 
 
 def start(
-    folder: Path, tmp_path: Path, prompts: list[list[int]], attention: str | None, *, together: bool, **more: Any
+    folder: Path,
+    tmp_path: Path,
+    prompts: list[list[int]],
+    attention: str | None,
+    *,
+    together: bool,
+    cuda: str | None = None,
+    **more: Any,
 ) -> tuple["subprocess.CompletedProcess[str]", Path]:
     orders, result = tmp_path / "orders.json", tmp_path / "result.json"
     result.unlink(missing_ok=True)
-    orders.write_text(
-        json.dumps({"folder": str(folder), "prompts": prompts, "together": together, "more": more}), encoding="utf-8"
-    )
+    given = {"folder": str(folder), "prompts": prompts, "together": together, "more": more, "cuda": cuda}
+    orders.write_text(json.dumps(given), encoding="utf-8")
     environment = {**os.environ, **SERVING, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     environment.pop(VARIABLE, None)
     if attention is not None:
@@ -133,6 +139,18 @@ def test_a_budget_for_everything_gives_the_logits_of_vllm(folder, prompts, tmp_p
         assert found["tokens"] == wanted["tokens"]
         for token, value in wanted["first"].items():
             assert found["first"][token] == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize("cuda", CUDA_BACKENDS)
+def test_the_backends_for_cuda_read_as_the_one_for_cpus(folder, prompts, tmp_path, cuda) -> None:
+    for attention in (ROLLING, STEPS[0]):
+        wanted = ask(folder, tmp_path, prompts, attention)
+        found = ask(folder, tmp_path, prompts, attention, together=True, cuda=cuda)
+        assert [each["tokens"] for each in found["answers"]] == [each["tokens"] for each in wanted["answers"]]
+        assert sorted(found["choices"], key=str) == sorted(wanted["choices"], key=str)
+        for mine, theirs in zip(found["answers"], wanted["answers"], strict=True):
+            for token, value in theirs["first"].items():
+                assert mine["first"][token] == pytest.approx(value, abs=1e-4)
 
 
 @pytest.mark.parametrize("attention", [ROLLING, SELECT], ids=lambda each: each.method)

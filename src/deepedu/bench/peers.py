@@ -116,7 +116,9 @@ def running(
 
 
 @contextmanager
-def vllm_with(context: BenchContext, label: str, attention: str | None, *, window_tokens: int) -> Iterator[Peer]:
+def vllm_with(
+    context: BenchContext, label: str, attention: str | None, *, window_tokens: int, reuse: bool = False
+) -> Iterator[Peer]:
     """vLLM, up until the block is left.
 
     Args:
@@ -124,12 +126,13 @@ def vllm_with(context: BenchContext, label: str, attention: str | None, *, windo
         label: what the peer is called.
         attention: what ``DEEPEDU_ATTENTION`` says; None: vLLM's own attention.
         window_tokens: the longest prompt.
+        reuse: let it keep what it computed of a prompt.
 
     Raises:
         Unsupported: it is not installed.
         EngineError: it does not start.
     """
-    with _started(context, "vllm", window_tokens + SPARE_TOKENS, False, label=label, attention=attention) as peer:
+    with _started(context, "vllm", window_tokens + SPARE_TOKENS, reuse, label=label, attention=attention) as peer:
         yield peer
 
 

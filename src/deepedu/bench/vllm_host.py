@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+from deepedu.base.config import EngineSettings
 from deepedu.base.errors import ConfigError
 from deepedu.bench import peers
 from deepedu.bench.method_specs import MethodSpec, length_label, school_text_ids
@@ -33,7 +34,6 @@ def run(
     from transformers import AutoTokenizer
 
     from deepedu.engine import weights
-    from deepedu.engine.vllm_plugin import Attention
 
     settings = context.settings.engine
     longest = max(*lengths, AT_ONCE_TOKENS)
@@ -41,12 +41,7 @@ def run(
     ids = school_text_ids(context, tokenizer, max(longest, AT_ONCE * AT_ONCE_TOKENS if at_once else 0))
     asked: dict[str, str | None] = {"vllm": None}
     for spec in specs:
-        fields = spec.fields()
-        if "k" in fields:
-            raise ConfigError("inside vLLM the budget is that of engine.budget_tokens: leave k away")
-        attention = Attention(method=spec.name, budget_tokens=settings.budget_tokens, fields=fields)
-        attention.make()
-        asked[spec.figure] = attention.model_dump_json()
+        asked[spec.figure] = attention_json(spec, settings)
     times: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     spent: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     skipped: dict[str, str] = {}
@@ -85,6 +80,22 @@ def run(
         figures[f"wall_ratio_to_vllm_{AT_ONCE}_at_once"] = ours / theirs
     details = {"versions": versions, "seconds": times, "cpu_seconds": spent, "seconds_at_once": walls}
     return BenchResult(figures, details | {"peers_skipped": skipped})
+
+
+def attention_json(spec: MethodSpec, settings: EngineSettings) -> str:
+    """What ``DEEPEDU_ATTENTION`` says for a method.
+
+    Raises:
+        ConfigError, UnknownMethod, Unsupported: it cannot run inside vLLM as it is written.
+    """
+    from deepedu.engine.vllm_plugin import Attention
+
+    fields = spec.fields()
+    if "k" in fields:
+        raise ConfigError("inside vLLM the budget is that of engine.budget_tokens: leave k away")
+    attention = Attention(method=spec.name, budget_tokens=settings.budget_tokens, fields=fields)
+    attention.make()
+    return attention.model_dump_json()
 
 
 def _together(host: Peer, ids: Sequence[int]) -> float:

@@ -10,10 +10,13 @@ from torch.nn.utils.rnn import pad_sequence
 from deepedu.attention.base import Selection
 
 
-def rows_read(selection: Selection, sinks: int, stop: int, kv_heads: int) -> list[Tensor]:
-    """The rows that the last query of ``stop`` rows reads, for each key/value head: int64, ascending."""
-    first = torch.arange(min(sinks, selection.local_start))
-    local = torch.arange(selection.local_start, stop)
+def rows_read(
+    selection: Selection, sinks: int, stop: int, kv_heads: int, device: torch.device | None = None
+) -> list[Tensor]:
+    """The rows that the last query of ``stop`` rows reads, for each key/value head: int64, ascending; on ``device``,
+    where the selection's rows are (default: the CPU)."""
+    first = torch.arange(min(sinks, selection.local_start), device=device)
+    local = torch.arange(selection.local_start, stop, device=device)
     found: list[Tensor] = []
     for head in range(kv_heads):
         chosen = selection.rows_of(head)
@@ -48,7 +51,7 @@ def decode_attention(
     at = padded.clamp(min=0).view(count, kv_heads, -1)
     table = pad_sequence(list(tables), batch_first=True)
     block = table.gather(1, (at // block_tokens).flatten(1)).view_as(at)
-    place = (block, torch.arange(kv_heads)[:, None], at % block_tokens)
+    place = (block, torch.arange(kv_heads, device=at.device)[:, None], at % block_tokens)
     mask = None if bool(there.all()) else there.view(count, kv_heads, 1, -1)
     folded = queries.reshape(count, kv_heads, -1, head_dim)
     out = scaled_dot_product_attention(folded, keys[place], values[place], attn_mask=mask, scale=scale)

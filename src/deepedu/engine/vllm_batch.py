@@ -105,7 +105,8 @@ class Plan:
         if made is None:
             bounds = self._bounds
             tokens = torch.cat([torch.arange(bounds[index], bounds[index + 1]) for index in indices])
-            made = self._made[indices] = tokens, self._metadata_of(indices)
+            metadata = self._metadata_of(indices)
+            made = self._made[indices] = tokens.to(metadata.query_start_loc.device), metadata
         return made
 
 
@@ -143,10 +144,11 @@ class Planner:
             name, prompt = told[index] if index < len(told) else ("", 0)
             start = length - (end - begin)
             decodes = start >= prompt and end - begin == 1
+            # A part of one token looks like a decode step, and where those are recorded nothing of ours runs.
             reads = (
                 attention.selects_in_decode(length)
                 if decodes
-                else budget.tokens < length <= prompt and "prefill" in method.phases
+                else end - begin > 1 and budget.tokens < length <= prompt and "prefill" in method.phases
             )
             if not name or not reads:
                 others.append(index)
@@ -227,8 +229,8 @@ class Reader:
             return
         _, _, budget = configured()
         kv_heads = cached[0].shape[1]
-        queries = torch.tensor([step.begin for step, _ in chosen])
-        rows = [rows_read(selection, budget.sinks, step.stop, kv_heads) for step, selection in chosen]
+        queries = torch.tensor([step.begin for step, _ in chosen], device=query.device)
+        rows = [rows_read(selection, budget.sinks, step.stop, kv_heads, query.device) for step, selection in chosen]
         blocks = [step.blocks for step, _ in chosen]
         computed = decode_attention(cached, query[queries], blocks, rows, self._scale)
         output[queries] = computed.reshape(len(chosen), *output.shape[1:])
@@ -238,7 +240,8 @@ class Reader:
     ) -> Call:
         _, _, budget = configured()
         rows = part.request.rows.setdefault(layer, PagedRows(*cached))
-        rows.point(part.blocks, part.stop, by_block=phase == "decode")
+        # A GPU copies all keys at once sooner than it is told of every block.
+        rows.point(part.blocks, part.stop, by_block=phase == "decode" and query.device.type == "cpu")
         return Call(
             rows=rows,
             queries=query[part.begin : part.end].transpose(0, 1),

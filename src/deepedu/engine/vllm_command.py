@@ -36,6 +36,7 @@ def build(
 
     Raises:
         ConfigError, UnknownMethod, BudgetError, Unsupported: a setting cannot be served by vLLM.
+        importlib.metadata.PackageNotFoundError: vLLM is not installed; ask ``check_installed`` first.
     """
     _refuse_ours(settings)
     attention = attention_of(environment) or Attention(
@@ -51,8 +52,12 @@ def build(
     command += ["--max-num-batched-tokens", str(step)]
     if settings.max_window_tokens is not None:
         command += ["--max-model-len", str(settings.max_window_tokens)]
-    # As our own engine has it on a CPU; and the methods read no other cache there.
-    command += ["--dtype", "float32" if settings.dtype == "auto" else settings.dtype]
+    if _is_for_cpus():
+        # As our own engine has it on a CPU; and the methods read no other cache there.
+        command += ["--dtype", "float32" if settings.dtype == "auto" else settings.dtype]
+    else:
+        command += ["--dtype", settings.dtype]
+        command += ["--attention-backend", "TRITON_ATTN" if settings.dtype == "float32" else "FLASH_ATTN"]
     command += more
     return command, {VARIABLE: attention.model_dump_json(), "HF_HUB_OFFLINE": "1"}
 
@@ -68,6 +73,11 @@ def check_installed() -> None:
     except importlib.metadata.PackageNotFoundError as error:
         raise Unsupported(_MISSING) from error
     check_version(version)
+
+
+def _is_for_cpus() -> bool:
+    """Whether this vLLM is a build for CPUs, which is how vLLM itself tells."""
+    return "cpu" in importlib.metadata.version("vllm")
 
 
 def _refuse_ours(settings: EngineSettings) -> None:

@@ -29,6 +29,10 @@ SCHEDULER = "deepedu.engine.vllm_scheduler.PartScheduler"
 TESTED = ("0.32", "0.33")
 # Parts of prompts are multiples of it, so that blocks of the methods are whole.
 ALIGNMENT = 512
+# vLLM's backends for CUDA and ours that stand in their places. FlashAttention reads half precision alone.
+CUDA_BACKENDS = {"FLASH_ATTN": "FlashBackend", "TRITON_ATTN": "TritonBackend"}
+# The second runner keeps to itself where prompts end.
+MODEL_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _SEED, _SALTED = "PYTHONHASHSEED", "DEEPEDU_ATTENTION_SALTED"
 
 
@@ -125,6 +129,37 @@ def salt(attention: Attention, environment: MutableMapping[str, str] = os.enviro
         environment[_SALTED] = digest
 
 
+def choose_model_runner(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Has vLLM take the model runner that tells where prompts end; processes that vLLM starts find it done.
+
+    Raises:
+        ConfigError: the environment asks for the other one.
+    """
+    asked = environment.setdefault(MODEL_RUNNER, "0")
+    if asked.strip() != "0":
+        raise ConfigError(
+            f"the methods run in vLLM's first model runner: set {MODEL_RUNNER}=0 or unset it, came {asked!r}"
+        )
+
+
+def check_cuda_backend(name: str | None) -> None:
+    """Makes sure that vLLM was told to take a backend that ours stands in for.
+
+    Where it took another one, prompts would be read densely and nobody would be told.
+
+    Args:
+        name: what ``--attention-backend`` says; None: nothing.
+
+    Raises:
+        ConfigError: another one, or none.
+    """
+    if name not in CUDA_BACKENDS:
+        raise ConfigError(
+            f"start vLLM with --attention-backend {' or '.join(CUDA_BACKENDS)}, in whose places the methods run; came "
+            f"{name or 'none'}"
+        )
+
+
 def part_tokens(step_tokens: int, requests: int) -> int:
     """Tokens of a part, where a step computes ``step_tokens`` and so many requests may run.
 
@@ -157,9 +192,14 @@ def register() -> None:
         register_backend,
     )
 
-    if not current_platform.is_cpu():
-        raise Unsupported(f"{VARIABLE}: inside vLLM the methods run on CPUs only so far; unset it on this machine")
-    register_backend(AttentionBackendEnum.CPU_ATTN, "deepedu.engine.vllm_cpu.SelectiveBackend")
+    if current_platform.is_cpu():
+        register_backend(AttentionBackendEnum.CPU_ATTN, "deepedu.engine.vllm_cpu.CpuBackend")
+    elif current_platform.is_cuda():
+        choose_model_runner()
+        for name, backend in CUDA_BACKENDS.items():
+            register_backend(AttentionBackendEnum[name], f"deepedu.engine.vllm_cuda.{backend}")
+    else:
+        raise Unsupported(f"{VARIABLE}: inside vLLM the methods run on CPUs and on CUDA; unset it on this machine")
 
 
 def _with_text(values: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,10 @@ the same prompt would be cut, and answered, differently beside other requests.
 
 from typing import Any
 
+from vllm.platforms import current_platform
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 
-from deepedu.engine.vllm_plugin import part_tokens
+from deepedu.engine.vllm_plugin import check_cuda_backend, part_tokens
 
 
 class PartScheduler(AsyncScheduler):
@@ -18,11 +19,14 @@ class PartScheduler(AsyncScheduler):
     A part waits for a step that has room for all of it: one prompt is read after the other.
 
     Raises:
-        ConfigError: a step has no room for a part.
+        ConfigError: a step has no room for a part; or vLLM is left to choose the backend, on a GPU.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if not current_platform.is_cpu():
+            backend = self.vllm_config.attention_config.backend
+            check_cuda_backend(None if backend is None else backend.name)
         self.part_tokens = part_tokens(self.max_num_scheduled_tokens, self.max_num_running_reqs)
         # vLLM's own hook for prompts that may only be cut in certain places.
         self.need_mamba_block_aligned_split = True

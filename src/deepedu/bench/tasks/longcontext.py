@@ -13,11 +13,13 @@ Scores per task and language, every question with its reply, and the reason of w
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from deepedu.base.errors import ConfigError, Unsupported
+from deepedu.bench import peers, vllm_host
 from deepedu.bench.longcontext import longbench_v2
 from deepedu.bench.longcontext.case import LANGUAGES, Case, Language, Order, Question
 from deepedu.bench.longcontext.groups import GROUPS, TASKS
@@ -26,6 +28,7 @@ from deepedu.bench.longcontext.prompt import ChatFormat
 from deepedu.bench.longcontext.reader import ContextReader, make_reader
 from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
 from deepedu.bench.longcontext.scoring import score
+from deepedu.bench.longcontext.served_reader import ServedReader
 from deepedu.bench.method_specs import MethodSpec, length_label, load_model, read_lengths
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.engine import weights
@@ -38,6 +41,9 @@ OPTIONS = {
     "languages": "en,vi (default both)",
     "samples": "how many contexts of each kind, language and length (default 1)",
     "questions": "at most so many questions for each task and context (default 10)",
+    "host": "own (default), or vllm: the methods inside vLLM, dense being vLLM's own attention, each a server of its "
+    "own in the memory of this machine",
+    "vllm_python": peers.OPTIONS["vllm_python"],
     "documents": "how many documents of longbench_v2 for each length, each read for one question (default 4)",
     "reply_tokens": "upper limit for every reply (default: each task has its own)",
     "replies": "kept (default): go on with the replies kept from earlier runs; fresh: compute all anew",
@@ -55,6 +61,7 @@ class Plan:
     lengths: tuple[int, ...]
     tasks: tuple[str, ...]
     languages: tuple[Language, ...]
+    host: str
     samples: int
     questions: int
     documents: int
@@ -73,34 +80,79 @@ class Asked:
     max_tokens: int
 
 
+@dataclass(frozen=True)
+class Host:
+    """Where the methods run: a reader of each, and what the replies depend on besides (``identity``)."""
+
+    readers: dict[str, ContextReader]
+    tokenizer: Any
+    window_tokens: int
+    identity: str
+
+
 def run(context: BenchContext) -> BenchResult:
     """See the module's docstring."""
     plan = read_options(context)
     settings = context.settings.engine
-    loaded = load_model(context)
-    folder = weights.resolve(settings.model, settings.cache_dir)
     skipped: dict[str, str] = {}
-    readers: dict[str, ContextReader] = {}
-    for method in plan.methods:
-        try:
-            readers[method] = make_reader(method, loaded, settings)
-        except Unsupported as error:
-            skipped[method] = str(error)
-    identity = f"{loaded.names[0]} {weights_digest(folder)} {loaded.dtype} {loaded.weights} {loaded.device}"
-    file = settings.cache_dir / "bench" / "longcontext.jsonl"
-    kept = KeptAnswers(identity, file, fresh=context.options.get("replies") == "fresh")
-    chat = ChatFormat.of(loaded.tokenizer)
-    with context.console.status("making contexts"):
-        asked = prepare(context, plan, chat, loaded.window_tokens, skipped)
-    replies = ask_all(context, readers, asked, kept)
+    with ExitStack() as stack:
+        host = _in_vllm(context, plan, skipped, stack) if plan.host == "vllm" else _here(context, plan, skipped)
+        file = settings.cache_dir / "bench" / "longcontext.jsonl"
+        kept = KeptAnswers(host.identity, file, fresh=context.options.get("replies") == "fresh")
+        chat = ChatFormat.of(host.tokenizer)
+        with context.console.status("making contexts"):
+            asked = prepare(context, plan, chat, host.window_tokens, skipped)
+        replies = ask_all(context, host.readers, asked, kept)
     details = {
-        "model": identity,
+        "model": host.identity,
         "haystack_vi": "real paragraphs" if _school_texts(context) else "made from templates",
         "replies_kept": kept.used,
         "replies_computed": kept.added,
         "skipped": skipped,
     }
     return summarise(asked, replies, chat, details)
+
+
+def _here(context: BenchContext, plan: Plan, skipped: dict[str, str]) -> Host:
+    """The methods on a model in this process."""
+    settings = context.settings.engine
+    loaded = load_model(context)
+    readers: dict[str, ContextReader] = {}
+    for method in plan.methods:
+        try:
+            readers[method] = make_reader(method, loaded, settings)
+        except Unsupported as error:
+            skipped[method] = str(error)
+    digest = weights_digest(weights.resolve(settings.model, settings.cache_dir))
+    identity = f"{loaded.names[0]} {digest} {loaded.dtype} {loaded.weights} {loaded.device}"
+    return Host(readers, loaded.tokenizer, loaded.window_tokens, identity)
+
+
+def _in_vllm(context: BenchContext, plan: Plan, skipped: dict[str, str], stack: ExitStack) -> Host:
+    """The methods inside vLLM, each a server that is up until the stack is left."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    settings = context.settings.engine
+    folder = weights.resolve(settings.model, settings.cache_dir)
+    readers: dict[str, ContextReader] = {}
+    versions: set[str] = set()
+    for method in plan.methods:
+        spec = MethodSpec(method)
+        try:
+            attention = None if method == "dense" else vllm_host.attention_json(spec, settings)
+        except Unsupported as error:
+            skipped[method] = str(error)
+            continue
+        with context.console.status(f"starting vLLM with {method}"):
+            peer = stack.enter_context(
+                peers.vllm_with(context, spec.figure, attention, window_tokens=max(plan.lengths), reuse=True)
+            )
+        readers[method] = ServedReader(peer, attention or "dense")
+        versions.add(peer.version)
+    window = AutoConfig.from_pretrained(str(folder)).max_position_embeddings
+    parts = settings.prefill_chunk_tokens
+    identity = f"{settings.model} {weights_digest(folder)} {', '.join(versions)} float32 parts of {parts}"
+    return Host(readers, AutoTokenizer.from_pretrained(str(folder)), window, identity)
 
 
 def read_options(context: BenchContext) -> Plan:
@@ -112,6 +164,7 @@ def read_options(context: BenchContext) -> Plan:
         lengths=_lengths(options.get("lengths", "4k,8k,16k")),
         tasks=_chosen("tasks", options.get("tasks"), TASKS),
         languages=cast("tuple[Language, ...]", _chosen("languages", options.get("languages"), LANGUAGES)),
+        host=_host(options.get("host", "own")),
         samples=_count("samples", options.get("samples", "1")),
         questions=_count("questions", options.get("questions", "10")),
         documents=_count("documents", options.get("documents", "4")),
@@ -124,6 +177,12 @@ def _lengths(text: str) -> tuple[int, ...]:
     if min(lengths) <= RESERVED_TOKENS:
         raise ConfigError(f"lengths: expected more than {RESERVED_TOKENS} tokens, such as 4k or 4096, came {text!r}")
     return lengths
+
+
+def _host(text: str) -> str:
+    if text not in ("own", "vllm"):
+        raise ConfigError(f"host: expected own or vllm, came {text!r}")
+    return text
 
 
 def _count(name: str, text: str) -> int:
