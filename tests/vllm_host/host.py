@@ -16,9 +16,7 @@ from chosen_rows import telling
 from cuda_on_cpu import put_in_place
 from vllm import LLM, SamplingParams
 
-from deepedu.attention.methods.chunk_rolling import ChunkRolling
-from deepedu.attention.methods.quest import Quest
-from deepedu.attention.methods.token_select import TokenSelect
+from deepedu.engine.vllm_plugin import attention_of
 
 PART, REQUESTS = 512, 8
 
@@ -27,7 +25,9 @@ def main(orders_path: str, result_path: str) -> None:
     """Asks and writes."""
     orders = json.loads(Path(orders_path).read_text(encoding="utf-8"))
     choices: list[Any] = []
-    for kind in (ChunkRolling, Quest, TokenSelect):
+    attention = attention_of()
+    if attention is not None:
+        kind = type(attention.make()[0])
         kind.select = telling(kind.select, choices)  # type: ignore[method-assign]
     if orders["cuda"]:
         put_in_place(orders["cuda"])

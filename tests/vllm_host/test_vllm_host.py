@@ -22,7 +22,10 @@ from chosen_rows import telling
 
 from deepedu.attention.registry import make_method
 from deepedu.engine.adapter import Adapter
-from deepedu.engine.vllm_plugin import CUDA_BACKENDS, SCHEDULER, VARIABLE, Attention
+from deepedu.engine.vllm_plugin import CUDA_BACKENDS, SCHEDULER, VARIABLE, Attention, take_along
+
+# vLLM takes a quarter of a minute to start where nothing else runs.
+pytestmark = pytest.mark.timeout(900)
 
 PART = 512
 # Small, so that a prompt of 1,500 tokens makes a method choose many times.
@@ -31,6 +34,7 @@ ROLLING = Attention(
     method="chunk_rolling", fields={"exact_tokens": "16", "block_tokens": "64", "lead_tokens": "16"}, **SMALL
 )
 SELECT = Attention(method="token_select", fields={"exact_tokens": "16", "block_tokens": "64"}, **SMALL)
+TWILIGHT = Attention(method="twilight", fields={"exact_tokens": "16", "p": "0.6"}, **SMALL)
 # Decode steps choose too; one of them does nothing else.
 STEPS = [
     SELECT.model_copy(update={"decode_above": 600}),
@@ -132,6 +136,7 @@ def inside_transformers(
     return logits[0, -1].log_softmax(-1), choices
 
 
+@pytest.mark.vllm_smoke
 def test_a_budget_for_everything_gives_the_logits_of_vllm(folder, prompts, tmp_path) -> None:
     theirs = ask(folder, tmp_path, prompts)["answers"]
     ours = ask(folder, tmp_path, prompts, EVERYTHING)["answers"]
@@ -141,6 +146,7 @@ def test_a_budget_for_everything_gives_the_logits_of_vllm(folder, prompts, tmp_p
             assert found["first"][token] == pytest.approx(value, abs=1e-4)
 
 
+@pytest.mark.vllm_smoke
 @pytest.mark.parametrize("cuda", CUDA_BACKENDS)
 def test_the_backends_for_cuda_read_as_the_one_for_cpus(folder, prompts, tmp_path, cuda) -> None:
     for attention in (ROLLING, STEPS[0]):
@@ -153,7 +159,8 @@ def test_the_backends_for_cuda_read_as_the_one_for_cpus(folder, prompts, tmp_pat
                 assert mine["first"][token] == pytest.approx(value, abs=1e-4)
 
 
-@pytest.mark.parametrize("attention", [ROLLING, SELECT], ids=lambda each: each.method)
+@pytest.mark.vllm_smoke
+@pytest.mark.parametrize("attention", [ROLLING, SELECT, TWILIGHT], ids=lambda each: each.method)
 def test_the_same_rows_are_chosen_as_inside_transformers(folder, prompts, tmp_path, monkeypatch, attention) -> None:
     prompt = prompts[0]
     found = ask(folder, tmp_path, [prompt], attention)
@@ -264,6 +271,15 @@ def test_what_cannot_be_stops_vllm_with_the_reason(folder, prompts, tmp_path, at
     assert done.returncode != 0
     assert not result.exists()
     assert told in done.stderr + done.stdout
+
+
+def test_ray_would_hand_the_method_on(monkeypatch) -> None:
+    from vllm.ray.ray_env import get_env_vars_to_copy
+
+    monkeypatch.setenv("VLLM_RAY_EXTRA_ENV_VARS_TO_COPY", "MINE")
+    assert VARIABLE not in get_env_vars_to_copy()
+    take_along()
+    assert get_env_vars_to_copy() >= {VARIABLE, "MINE", "PYTHONHASHSEED"}
 
 
 def test_methods_are_made_alike_in_both_hosts() -> None:

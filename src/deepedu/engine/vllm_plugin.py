@@ -34,6 +34,7 @@ CUDA_BACKENDS = {"FLASH_ATTN": "FlashBackend", "TRITON_ATTN": "TritonBackend"}
 # The second runner keeps to itself where prompts end.
 MODEL_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _SEED, _SALTED = "PYTHONHASHSEED", "DEEPEDU_ATTENTION_SALTED"
+_RAY = "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"
 
 
 class Attention(BaseModel):
@@ -142,6 +143,13 @@ def choose_model_runner(environment: MutableMapping[str, str] = os.environ) -> N
         )
 
 
+def take_along(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Has vLLM hand the method to the workers that Ray starts, which get only what is named; without it they would read
+    densely."""
+    named = [each.strip() for each in environment.get(_RAY, "").split(",") if each.strip()]
+    environment[_RAY] = ",".join(dict.fromkeys([*named, VARIABLE, _SALTED]))
+
+
 def check_cuda_backend(name: str | None) -> None:
     """Makes sure that vLLM was told to take a backend that ours stands in for.
 
@@ -186,6 +194,7 @@ def register() -> None:
         return
     check_version(importlib.metadata.version("vllm"))
     salt(attention)
+    take_along()
     from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
     from vllm.v1.attention.backends.registry import (  # pyright: ignore[reportMissingImports]
         AttentionBackendEnum,

@@ -38,7 +38,7 @@ OPTIONS = {
     "rounds": "how often each variant runs (default 3)",
     "weights": "the best weights setting to compare with float32 (default auto; full leaves it out)",
     "same_weights": "yes or no (default): time dense attention with the best weights as well",
-    "host": "own (default), or vllm: the methods inside vLLM against vLLM's own attention, and nothing else",
+    "host": "own (default), or vllm: the methods inside vLLM against vLLM's own attention and the peers",
     "at_once": "with host=vllm: yes or no (default), also eight prompts of 4K tokens at once",
     "warm": "yes (default) or no: measure a question over a warmed lesson as well",
     **peers.OPTIONS,
