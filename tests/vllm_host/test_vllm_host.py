@@ -274,7 +274,7 @@ def test_what_cannot_be_stops_vllm_with_the_reason(folder, prompts, tmp_path, at
 
 
 def test_ray_would_hand_the_method_on(monkeypatch) -> None:
-    from vllm.ray.ray_env import get_env_vars_to_copy
+    from vllm.ray.ray_env import get_env_vars_to_copy  # pyright: ignore[reportMissingImports]
 
     monkeypatch.setenv("VLLM_RAY_EXTRA_ENV_VARS_TO_COPY", "MINE")
     assert VARIABLE not in get_env_vars_to_copy()
