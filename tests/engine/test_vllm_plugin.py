@@ -1,5 +1,10 @@
 """What vLLM is told, checked before vLLM is there."""
 
+import importlib.metadata
+import os
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra 'engine'")
@@ -9,6 +14,7 @@ from deepedu.attention.registry import make_method
 from deepedu.base.errors import BudgetError, ConfigError, UnknownMethod, Unsupported
 from deepedu.engine.vllm_plugin import (
     CUDA_BACKENDS,
+    MODEL_RUNNER,
     VARIABLE,
     Attention,
     attention_of,
@@ -92,6 +98,53 @@ def test_a_mistake_stops_the_registration(monkeypatch: pytest.MonkeyPatch) -> No
         register()
     monkeypatch.delenv(VARIABLE)
     register()
+
+
+@pytest.mark.parametrize(
+    ("platform", "wanted"),
+    [
+        ("cpu", {"CPU_ATTN": "vllm_cpu.CpuBackend"}),
+        ("cuda", {"FLASH_ATTN": "vllm_cuda.FlashBackend", "TRITON_ATTN": "vllm_cuda.TritonBackend"}),
+    ],
+)
+def test_ours_stand_in_the_places_of_the_platforms_backends(
+    monkeypatch: pytest.MonkeyPatch, platform: str, wanted: dict[str, str]
+) -> None:
+    found = registered_on(platform, monkeypatch)
+    assert found == {name: f"deepedu.engine.{path}" for name, path in wanted.items()}
+    assert os.environ.get(MODEL_RUNNER) == ("0" if platform == "cuda" else None)
+
+
+def test_other_platforms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unsupported, match="on CPUs and on CUDA"):
+        registered_on("rocm", monkeypatch)
+
+
+def registered_on(platform: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the plug-in registers in a vLLM that is none."""
+    for name in ("PYTHONHASHSEED", f"{VARIABLE}_SALTED", MODEL_RUNNER, "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"):
+        # Set first, so that what is set meanwhile is gone afterwards.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(VARIABLE, '{"method": "token_select"}')
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.32.0")
+    found: dict[str, str] = {}
+    here = SimpleNamespace(is_cpu=lambda: platform == "cpu", is_cuda=lambda: platform == "cuda")
+    names = {name: name for name in ("CPU_ATTN", *CUDA_BACKENDS)}
+    enum = type("AttentionBackendEnum", (), {"__class_getitem__": names.__getitem__, "CPU_ATTN": "CPU_ATTN"})
+    modules = {
+        "vllm": SimpleNamespace(),
+        "vllm.platforms": SimpleNamespace(current_platform=here),
+        "vllm.v1.attention.backends.registry": SimpleNamespace(
+            AttentionBackendEnum=enum, register_backend=found.__setitem__
+        ),
+    }
+    for name in ("vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
+        modules[name] = SimpleNamespace()
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    register()
+    return found
 
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.32.4+cpu", "0.32.1rc2"])

@@ -136,6 +136,17 @@ def read_lengths(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def read_host(text: str) -> Literal["own", "vllm"]:
+    """Where methods run.
+
+    Raises:
+        ConfigError: there is no such host.
+    """
+    if text not in ("own", "vllm"):
+        raise ConfigError(f"host: expected own or vllm, came {text!r}")
+    return cast('Literal["own", "vllm"]', text)
+
+
 def read_weights(text: str) -> WeightsSetting:
     """A weights setting.
 

@@ -29,7 +29,7 @@ from deepedu.bench.longcontext.reader import ContextReader, make_reader
 from deepedu.bench.longcontext.results import KeptAnswers, weights_digest
 from deepedu.bench.longcontext.scoring import score
 from deepedu.bench.longcontext.served_reader import ServedReader
-from deepedu.bench.method_specs import MethodSpec, length_label, load_model, read_lengths
+from deepedu.bench.method_specs import MethodSpec, length_label, load_model, read_host, read_lengths
 from deepedu.bench.run import BenchContext, BenchResult
 from deepedu.engine import weights
 
@@ -164,7 +164,7 @@ def read_options(context: BenchContext) -> Plan:
         lengths=_lengths(options.get("lengths", "4k,8k,16k")),
         tasks=_chosen("tasks", options.get("tasks"), TASKS),
         languages=cast("tuple[Language, ...]", _chosen("languages", options.get("languages"), LANGUAGES)),
-        host=_host(options.get("host", "own")),
+        host=read_host(options.get("host", "own")),
         samples=_count("samples", options.get("samples", "1")),
         questions=_count("questions", options.get("questions", "10")),
         documents=_count("documents", options.get("documents", "4")),
@@ -177,12 +177,6 @@ def _lengths(text: str) -> tuple[int, ...]:
     if min(lengths) <= RESERVED_TOKENS:
         raise ConfigError(f"lengths: expected more than {RESERVED_TOKENS} tokens, such as 4k or 4096, came {text!r}")
     return lengths
-
-
-def _host(text: str) -> str:
-    if text not in ("own", "vllm"):
-        raise ConfigError(f"host: expected own or vllm, came {text!r}")
-    return text
 
 
 def _count(name: str, text: str) -> int:

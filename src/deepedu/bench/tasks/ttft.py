@@ -22,6 +22,7 @@ from deepedu.bench.method_specs import (
     length_label,
     load_model,
     method_specs,
+    read_host,
     read_lengths,
     read_weights,
     school_text_ids,
@@ -80,10 +81,7 @@ def run(context: BenchContext) -> BenchResult:
     rounds = int(options.get("rounds", "1" if context.quick else "3"))
     if not specs or rounds < 1:
         raise ConfigError("ttft needs at least one method and one round")
-    host = options.get("host", "own")
-    if host not in ("own", "vllm"):
-        raise ConfigError(f"host: expected own or vllm, came {host!r}")
-    if host == "vllm":
+    if read_host(options.get("host", "own")) == "vllm":
         from deepedu.bench import vllm_host
 
         return vllm_host.run(context, specs, lengths, rounds, at_once=options.get("at_once") == "yes")
